@@ -30,7 +30,11 @@ pub struct BackendError {
 impl BackendError {
     /// `what` is the operation, then the object, in lower case, without a full stop.
     pub fn new(what: impl Into<String>, retry: Retry) -> Self {
-        Self { what: what.into(), retry, source: None }
+        Self {
+            what: what.into(),
+            retry,
+            source: None,
+        }
     }
 
     /// Adds the cause.

@@ -67,7 +67,12 @@ pub struct Frontend {
 
 impl fmt::Display for Frontend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", SocketAddr::new(self.addr, self.port), self.protocol)
+        write!(
+            f,
+            "{}/{}",
+            SocketAddr::new(self.addr, self.port),
+            self.protocol
+        )
     }
 }
 
@@ -82,7 +87,9 @@ pub struct Endpoint {
 
 /// One Service port with the endpoints that may answer it now.
 ///
-/// An empty endpoint list means: refuse (TCP reset or ICMP port unreachable).
+/// An endpoint answers for the frontends of its own address family only. A
+/// frontend without an endpoint means: refuse (ICMP port unreachable, which a
+/// TCP client sees as connection refused).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePort {
     /// Sorted, without duplicates.

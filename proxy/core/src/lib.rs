@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! k8s objects ── ingest ──► model ── compile ──► DesiredState ──► Backend
+//!                   └──────────┴──► Skipped {object, field, reason}
 //! ```
 //!
 //! Everything here is a plain function of its arguments: no `async` runtime,
@@ -9,4 +10,16 @@
 //! of how a kernel data plane looks; the backends know nothing of Kubernetes.
 
 pub mod backend;
+pub mod compile;
 pub mod desired;
+#[cfg(feature = "fake")]
+pub mod fake;
+pub mod ingest;
+pub mod model;
+pub mod skipped;
+pub mod sync;
+
+pub use compile::{Compiled, compile};
+pub use model::Model;
+pub use skipped::{ObjectKey, Skipped};
+pub use sync::{SyncReport, sync_once};
