@@ -1,1 +1,72 @@
-fn main() {}
+//! The one door: everything that a person or CI does with this tree.
+//!
+//! `setup` makes the machine ready, `build` compiles, `demo` shows, `test`
+//! tests, `up` and `down` give a cluster to play with, `lint` judges.
+//! It deliberately knows nothing about packets or pods: the fixtures are in
+//! `seaway-testbed`, and what a build can express is in build scripts.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a command-line tool talks on its standard output"
+)]
+
+mod cache;
+mod command;
+mod gotools;
+mod lint;
+mod setup;
+mod suites;
+mod tally;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The one door to Seaway's tree")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Install what is missing on this machine (apt, bpf-linker, Go parts)
+    Setup(setup::Args),
+    /// Build Seaway's programs
+    Build,
+    /// Run the tests, all parts unless some are named
+    Test(suites::Args),
+    /// Format, clippy, documentation, dependencies
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { 64 } else { 0 };
+            return match error.print() {
+                Ok(()) => ExitCode::from(code),
+                Err(_) => ExitCode::FAILURE,
+            };
+        }
+    };
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Setup(args) => setup::run(&args)?,
+        Verb::Build => suites::build()?,
+        Verb::Test(args) => return suites::run(&args),
+        Verb::Lint => lint::run()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

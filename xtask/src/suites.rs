@@ -1,0 +1,223 @@
+//! `cargo xtask test`: compiles everything once, then runs the test programs
+//! part by part, each with its time, and adds up the results.
+
+mod program;
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ArgAction;
+
+use crate::command::shown;
+use crate::setup::{self, Scope};
+use crate::tally::Tally;
+use crate::{cache, suites::program::Program};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// What needs neither root nor network
+    #[arg(long, action = ArgAction::SetTrue)]
+    quick: bool,
+    /// The kernel suites: network namespaces, eBPF
+    #[arg(long, action = ArgAction::SetTrue)]
+    kernel: bool,
+    /// A standalone node on containerd
+    #[arg(long, action = ArgAction::SetTrue)]
+    node: bool,
+    /// Other kernels in virtual machines
+    #[arg(long, action = ArgAction::SetTrue)]
+    vm: bool,
+    /// A real control plane and two nodes
+    #[arg(long, action = ArgAction::SetTrue)]
+    cluster: bool,
+    /// Only tests whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// Do not look for missing packages and programs first
+    #[arg(long, action = ArgAction::SetTrue)]
+    no_setup: bool,
+}
+
+/// The parts, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Quick,
+    Kernel,
+    Node,
+    Vm,
+    Cluster,
+}
+
+const PARTS: [Part; 5] = [
+    Part::Quick,
+    Part::Kernel,
+    Part::Node,
+    Part::Vm,
+    Part::Cluster,
+];
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Kernel => "kernel",
+            Self::Node => "node",
+            Self::Vm => "vm",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    fn scope(self) -> Scope {
+        match self {
+            Self::Quick => Scope::Build,
+            Self::Kernel | Self::Node => Scope::Node,
+            Self::Vm => Scope::Vm,
+            Self::Cluster => Scope::Cluster,
+        }
+    }
+
+    /// Which part a test program belongs to: the suites of the test bed by the
+    /// beginning of their file's name, everything else is quick.
+    fn of(package: &str, target: &str) -> Self {
+        if package != "seaway-testbed" {
+            return Self::Quick;
+        }
+        match target.split('_').next() {
+            Some("netns" | "bpf") => Self::Kernel,
+            Some("node") => Self::Node,
+            Some("vm") => Self::Vm,
+            Some("cluster") => Self::Cluster,
+            _ => Self::Quick,
+        }
+    }
+
+    /// Parts whose tests share a machine's worth of processes run one at a time.
+    fn one_at_a_time(self) -> bool {
+        matches!(self, Self::Node | Self::Vm | Self::Cluster)
+    }
+}
+
+/// `cargo xtask build`.
+pub(crate) fn build() -> Result<()> {
+    setup::ensure(Scope::Build)?;
+    build_programs()
+}
+
+fn build_programs() -> Result<()> {
+    shown(
+        Command::new("cargo")
+            .args(["build", "--workspace", "--bins"])
+            .current_dir(cache::tree()),
+    )
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// When something cannot be set up or built; a failed test is in the exit code.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let wanted = wanted(args);
+    let mut times: Vec<(String, Duration, Option<Tally>)> = Vec::new();
+    let started = Instant::now();
+    if !args.no_setup {
+        let scope = wanted.iter().map(|part| part.scope()).max();
+        setup::ensure(scope.unwrap_or(Scope::Build))?;
+        times.push(("setup".into(), started.elapsed(), None));
+    }
+    let building = Instant::now();
+    build_programs()?;
+    let programs = compile_tests()?;
+    times.push(("build".into(), building.elapsed(), None));
+
+    let mut total = Tally::default();
+    let mut broken = false;
+    for part in wanted {
+        let testing = Instant::now();
+        println!("== {}", part.name());
+        let mut tally = Tally::default();
+        for program in programs.get(&part).into_iter().flatten() {
+            let outcome = program.run(part.one_at_a_time(), args.filter.as_deref())?;
+            broken |= !outcome.success;
+            tally += outcome.tally;
+        }
+        times.push((part.name().into(), testing.elapsed(), Some(tally)));
+        total += tally;
+    }
+    times.push(("total".into(), started.elapsed(), None));
+    print_times(&times);
+    // The last line is for those who read only that.
+    println!("{total}");
+    Ok(if broken || total.failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn wanted(args: &Args) -> Vec<Part> {
+    let flags = [args.quick, args.kernel, args.node, args.vm, args.cluster];
+    let all = !flags.contains(&true);
+    PARTS
+        .into_iter()
+        .zip(flags)
+        .filter(|(_, flag)| all || *flag)
+        .map(|(part, _)| part)
+        .collect()
+}
+
+fn print_times(times: &[(String, Duration, Option<Tally>)]) {
+    println!();
+    for (name, time, tally) in times {
+        let counts = tally.map(|tally| tally.to_string()).unwrap_or_default();
+        println!("{name:8} {:7.1} s  {counts}", time.as_secs_f64());
+    }
+}
+
+/// Compiles every test program of the workspace and says where they are.
+fn compile_tests() -> Result<BTreeMap<Part, Vec<Program>>> {
+    println!("$ cargo test --workspace --no-run");
+    let output = Command::new("cargo")
+        .args(["test", "--workspace", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(cache::tree())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("start cargo")?;
+    if !output.status.success() {
+        bail!("compile the tests: {}", output.status);
+    }
+    let mut parts: BTreeMap<Part, Vec<Program>> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: serde_json::Value =
+            serde_json::from_str(line).context("read cargo's messages")?;
+        if let Some(program) = Program::from_message(&message) {
+            parts
+                .entry(Part::of(&program.package, &program.target))
+                .or_default()
+                .push(program);
+        }
+    }
+    for programs in parts.values_mut() {
+        programs.sort();
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_are_told_by_their_file_names() {
+        assert_eq!(Part::of("seaway-testbed", "netns_fixture"), Part::Kernel);
+        assert_eq!(
+            Part::of("seaway-testbed", "cluster_skeleton"),
+            Part::Cluster
+        );
+        assert_eq!(Part::of("seaway-testbed", "repo_picture"), Part::Quick);
+        assert_eq!(Part::of("seaway-testbed", "seaway_testbed"), Part::Quick);
+        assert_eq!(Part::of("seaway-cni", "node_state"), Part::Quick);
+    }
+}
