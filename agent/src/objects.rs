@@ -52,7 +52,10 @@ pub struct Token {
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token").field("token", &"…").field("expires", &self.expires).finish()
+        f.debug_struct("Token")
+            .field("token", &"…")
+            .field("expires", &self.expires)
+            .finish()
     }
 }
 
@@ -84,7 +87,11 @@ pub struct PodEvent {
 /// deduplicate and rate-limit as their other side needs it.
 pub trait Objects: Send + Sync + 'static {
     /// One ConfigMap, current.
-    fn config_map<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<ConfigMap>>;
+    fn config_map<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<ConfigMap>>;
 
     /// One Secret, current.
     fn secret<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Secret>>;

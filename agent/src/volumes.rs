@@ -134,14 +134,20 @@ pub struct Volumes {
 
 impl std::fmt::Debug for Volumes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Volumes").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Volumes")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
 impl Volumes {
     /// Volumes below `config.pods_dir`, with contents from `objects`.
     pub fn new(config: VolumesConfig, objects: Arc<dyn Objects>) -> Self {
-        Self { config, objects, tokens: tokens::Tokens::default() }
+        Self {
+            config,
+            objects,
+            tokens: tokens::Tokens::default(),
+        }
     }
 
     /// Makes every volume of `pod` ready. Idempotent; also brings the files of
@@ -151,10 +157,16 @@ impl Volumes {
     /// The first volume that fails; the ones before it stay ready.
     pub async fn prepare(&self, pod: &Pod) -> Result<PreparedVolumes, VolumeError> {
         let mut prepared = PreparedVolumes::default();
-        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        for volume in pod
+            .spec
+            .iter()
+            .flat_map(|spec| spec.volumes.iter().flatten())
+        {
             let ready = self.prepare_one(pod, volume).await;
-            let ready = ready
-                .map_err(|source| VolumeError::SetUp { volume: volume.name.clone(), source })?;
+            let ready = ready.map_err(|source| VolumeError::SetUp {
+                volume: volume.name.clone(),
+                source,
+            })?;
             prepared.by_name.insert(volume.name.clone(), ready);
         }
         Ok(prepared)
@@ -175,31 +187,50 @@ impl Volumes {
                 }
             }
         });
-        removed
-            .await
-            .map_err(|source| VolumeError::TearDown { uid: uid.into(), dir, source })
+        removed.await.map_err(|source| VolumeError::TearDown {
+            uid: uid.into(),
+            dir,
+            source,
+        })
     }
 
     /// UIDs of the pods that have a directory, this boot's and earlier ones'.
     pub fn list_uids(&self) -> Result<Vec<String>, VolumeError> {
-        let fail = |source| VolumeError::List { dir: self.config.pods_dir.clone(), source };
+        let fail = |source| VolumeError::List {
+            dir: self.config.pods_dir.clone(),
+            source,
+        };
         let entries = match fs::read_dir(&self.config.pods_dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(fail)?,
         };
-        entries.map(|entry| Ok(entry.map_err(fail)?.file_name().to_string_lossy().into_owned())).collect()
+        entries
+            .map(|entry| {
+                Ok(entry
+                    .map_err(fail)?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned())
+            })
+            .collect()
     }
 
     async fn prepare_one(&self, pod: &Pod, volume: &Volume) -> Result<HostVolume, SetUpError> {
         if let Some(host_path) = &volume.host_path {
             let path = PathBuf::from(&host_path.path);
             host_path::check(&path, host_path.type_.as_deref().unwrap_or_default())?;
-            return Ok(HostVolume { path, read_only: false });
+            return Ok(HostVolume {
+                path,
+                read_only: false,
+            });
         }
         if let Some(empty_dir) = &volume.empty_dir {
             let path = self.dir_of(pod, "empty-dir", &volume.name);
             prepare_empty_dir(path.clone(), empty_dir, fs_group(pod)).await?;
-            return Ok(HostVolume { path, read_only: false });
+            return Ok(HostVolume {
+                path,
+                read_only: false,
+            });
         }
         let kind = sources::kind(volume).ok_or(SetUpError::UnsupportedKind)?;
         let payload = sources::payload(pod, volume, self.objects.as_ref(), &self.tokens).await?;
@@ -214,13 +245,21 @@ impl Volumes {
             atomic::write(dir, &payload, group).map(drop)
         })
         .await?;
-        Ok(HostVolume { path, read_only: false })
+        Ok(HostVolume {
+            path,
+            read_only: false,
+        })
     }
 
     fn dir_of(&self, pod: &Pod, kind: &str, volume: &str) -> PathBuf {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let kind = format!("kubernetes.io~{kind}");
-        self.config.pods_dir.join(uid).join("volumes").join(kind).join(volume)
+        self.config
+            .pods_dir
+            .join(uid)
+            .join("volumes")
+            .join(kind)
+            .join(volume)
     }
 }
 
@@ -228,7 +267,10 @@ impl Volumes {
 fn fs_group(pod: &Pod) -> Option<(u32, bool)> {
     let context = pod.spec.as_ref()?.security_context.as_ref()?;
     let group = u32::try_from(context.fs_group?).ok()?;
-    Some((group, context.fs_group_change_policy.as_deref() == Some("OnRootMismatch")))
+    Some((
+        group,
+        context.fs_group_change_policy.as_deref() == Some("OnRootMismatch"),
+    ))
 }
 
 async fn prepare_empty_dir(
@@ -238,9 +280,7 @@ async fn prepare_empty_dir(
 ) -> Result<(), SetUpError> {
     let in_memory = source.medium.as_deref() == Some("Memory");
     let size = match &source.size_limit {
-        Some(limit) => Some(
-            quantity::bytes(limit).map_err(|_| SetUpError::Size(limit.0.clone()))?,
-        ),
+        Some(limit) => Some(quantity::bytes(limit).map_err(|_| SetUpError::Size(limit.0.clone()))?),
         None => None,
     };
     on_path(path, move |dir| {
@@ -272,12 +312,19 @@ async fn on_path(
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), SetUpError> {
     let dir = path.clone();
-    blocking(move || work(&dir)).await.map_err(|source| SetUpError::Io { path, source })
+    blocking(move || work(&dir))
+        .await
+        .map_err(|source| SetUpError::Io { path, source })
 }
 
 /// File systems can be slow; a worker thread of the runtime must not wait for them.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,10 +54,16 @@ pub fn field_value(pod: &Pod, path: &str) -> Result<String, FieldError> {
         "status.hostIP" => status.and_then(|status| status.host_ip.clone()),
         "status.podIP" => status.and_then(|status| status.pod_ip.clone()),
         "status.hostIPs" => status.and_then(|status| {
-            status.host_ips.as_ref().map(|ips| join(ips.iter().map(|ip| ip.ip.as_str())))
+            status
+                .host_ips
+                .as_ref()
+                .map(|ips| join(ips.iter().map(|ip| ip.ip.as_str())))
         }),
         "status.podIPs" => status.and_then(|status| {
-            status.pod_ips.as_ref().map(|ips| join(ips.iter().map(|ip| ip.ip.as_str())))
+            status
+                .pod_ips
+                .as_ref()
+                .map(|ips| join(ips.iter().map(|ip| ip.ip.as_str())))
         }),
         other => return Err(FieldError::UnsupportedPath(other.into())),
     };
@@ -70,11 +76,15 @@ fn join<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 
 /// The key of `prefix['key']`.
 fn subscript<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
-    path.strip_prefix(prefix)?.strip_prefix("['")?.strip_suffix("']")
+    path.strip_prefix(prefix)?
+        .strip_prefix("['")?
+        .strip_suffix("']")
 }
 
 fn entry(map: Option<&BTreeMap<String, String>>, key: &str) -> String {
-    map.and_then(|map| map.get(key)).cloned().unwrap_or_default()
+    map.and_then(|map| map.get(key))
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The value of a container's resource, divided and rounded up.
@@ -88,11 +98,19 @@ pub fn resource_value(
     selector: &ResourceFieldSelector,
     allocatable: &BTreeMap<String, Quantity>,
 ) -> Result<String, FieldError> {
-    let name = selector.container_name.as_deref().or(container).unwrap_or_default();
+    let name = selector
+        .container_name
+        .as_deref()
+        .or(container)
+        .unwrap_or_default();
     let spec = pod.spec.as_ref();
     let resources = spec
         .into_iter()
-        .flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()))
+        .flat_map(|spec| {
+            spec.containers
+                .iter()
+                .chain(spec.init_containers.iter().flatten())
+        })
         .find(|container| container.name == name)
         .ok_or_else(|| FieldError::NoContainer(name.into()))?
         .resources
@@ -105,19 +123,27 @@ pub fn resource_value(
     if !known {
         return Err(unsupported());
     }
-    let limit = resources.limits.as_ref().and_then(|limits| limits.get(resource));
+    let limit = resources
+        .limits
+        .as_ref()
+        .and_then(|limits| limits.get(resource));
     let value = match list {
         "limits" => limit.or_else(|| allocatable.get(resource)),
-        "requests" => {
-            resources.requests.as_ref().and_then(|requests| requests.get(resource)).or(limit)
-        }
+        "requests" => resources
+            .requests
+            .as_ref()
+            .and_then(|requests| requests.get(resource))
+            .or(limit),
         _ => return Err(unsupported()),
     };
     let zero = Quantity("0".into());
     let divisor = selector.divisor.as_ref().unwrap_or(&zero);
     quantity::divided(value.unwrap_or(&zero), divisor)
         .map(|value| value.to_string())
-        .map_err(|source| FieldError::Quantity { resource: selector.resource.clone(), source })
+        .map_err(|source| FieldError::Quantity {
+            resource: selector.resource.clone(),
+            source,
+        })
 }
 
 #[cfg(test)]
@@ -165,7 +191,11 @@ mod tests {
         assert_eq!(value("limits.cpu", "1m").as_deref(), Ok("1250"));
         assert_eq!(value("requests.cpu", "1m").as_deref(), Ok("1250"));
         assert_eq!(value("requests.memory", "1Mi").as_deref(), Ok("32"));
-        assert_eq!(value("limits.memory", "1Mi").as_deref(), Ok("1024"), "allocatable");
+        assert_eq!(
+            value("limits.memory", "1Mi").as_deref(),
+            Ok("1024"),
+            "allocatable"
+        );
         assert!(value("limits.gpu", "1").is_err());
     }
 }

@@ -68,19 +68,32 @@ pub struct Selection<'a> {
 }
 
 /// The files of a ConfigMap: `data` and `binaryData`.
-pub fn from_config_map(object: &ConfigMap, selection: Selection<'_>) -> Result<Payload, PayloadError> {
-    let text = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.as_bytes()));
+pub fn from_config_map(
+    object: &ConfigMap,
+    selection: Selection<'_>,
+) -> Result<Payload, PayloadError> {
+    let text = object
+        .data
+        .iter()
+        .flatten()
+        .map(|(k, v)| (k.as_str(), v.as_bytes()));
     let binary = bytes_of(object.binary_data.as_ref());
     select("config", text.chain(binary).collect(), selection)
 }
 
 /// The files of a Secret's `data`.
 pub fn from_secret(object: &Secret, selection: Selection<'_>) -> Result<Payload, PayloadError> {
-    select("secret", bytes_of(object.data.as_ref()).collect(), selection)
+    select(
+        "secret",
+        bytes_of(object.data.as_ref()).collect(),
+        selection,
+    )
 }
 
 fn bytes_of(map: Option<&BTreeMap<String, ByteString>>) -> impl Iterator<Item = (&str, &[u8])> {
-    map.into_iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()))
+    map.into_iter()
+        .flatten()
+        .map(|(k, v)| (k.as_str(), v.0.as_slice()))
 }
 
 fn select(
@@ -92,7 +105,13 @@ fn select(
     let items = selection.items.unwrap_or_default();
     if items.is_empty() {
         for (key, content) in data {
-            insert(&mut payload, selection.volume, key, content, selection.default_mode)?;
+            insert(
+                &mut payload,
+                selection.volume,
+                key,
+                content,
+                selection.default_mode,
+            )?;
         }
         return Ok(payload);
     }
@@ -101,7 +120,10 @@ fn select(
             if selection.optional {
                 continue;
             }
-            return Err(PayloadError::MissingKey { object, key: item.key.clone() });
+            return Err(PayloadError::MissingKey {
+                object,
+                key: item.key.clone(),
+            });
         };
         let mode = item.mode.unwrap_or(selection.default_mode);
         insert(&mut payload, selection.volume, &item.path, content, mode)?;
@@ -118,13 +140,26 @@ pub fn insert(
     mode: i32,
 ) -> Result<(), PayloadError> {
     if !is_inside(path) {
-        return Err(PayloadError::BadPath { volume: volume.into(), path: path.into() });
+        return Err(PayloadError::BadPath {
+            volume: volume.into(),
+            path: path.into(),
+        });
     }
     let mode = u32::try_from(mode)
         .ok()
         .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| PayloadError::BadMode { volume: volume.into(), mode })?;
-    payload.insert(path.into(), PayloadFile { content: content.into(), mode, owner: None });
+        .ok_or_else(|| PayloadError::BadMode {
+            volume: volume.into(),
+            mode,
+        })?;
+    payload.insert(
+        path.into(),
+        PayloadFile {
+            content: content.into(),
+            mode,
+            owner: None,
+        },
+    );
     Ok(())
 }
 
@@ -161,11 +196,20 @@ mod tests {
     }
 
     fn all() -> Selection<'static> {
-        Selection { volume: "v", items: None, default_mode: 0o640, optional: false }
+        Selection {
+            volume: "v",
+            items: None,
+            default_mode: 0o640,
+            optional: false,
+        }
     }
 
     fn item(key: &str, path: &str, mode: Option<i32>) -> KeyToPath {
-        KeyToPath { key: key.into(), path: path.into(), mode }
+        KeyToPath {
+            key: key.into(),
+            path: path.into(),
+            mode,
+        }
     }
 
     #[test]
@@ -179,8 +223,14 @@ mod tests {
     #[test]
     fn items_choose_keys_paths_and_modes() {
         let items = [item("b", "deep/b.txt", Some(0o400)), item("a", "a", None)];
-        let payload =
-            from_config_map(&config_map(), Selection { items: Some(&items), ..all() }).unwrap();
+        let payload = from_config_map(
+            &config_map(),
+            Selection {
+                items: Some(&items),
+                ..all()
+            },
+        )
+        .unwrap();
         assert_eq!(payload.keys().collect::<Vec<_>>(), ["a", "deep/b.txt"]);
         assert_eq!(payload["deep/b.txt"].mode, 0o400);
         assert_eq!(payload["a"].mode, 0o640);
@@ -189,11 +239,23 @@ mod tests {
     #[test]
     fn a_missing_key_is_an_error_unless_optional() {
         let items = [item("nope", "x", None)];
-        let selection = Selection { items: Some(&items), ..all() };
+        let selection = Selection {
+            items: Some(&items),
+            ..all()
+        };
         let error = from_config_map(&config_map(), selection).unwrap_err();
-        assert_eq!(error.to_string(), "references non-existent config key: nope");
-        let payload =
-            from_config_map(&config_map(), Selection { optional: true, ..selection }).unwrap();
+        assert_eq!(
+            error.to_string(),
+            "references non-existent config key: nope"
+        );
+        let payload = from_config_map(
+            &config_map(),
+            Selection {
+                optional: true,
+                ..selection
+            },
+        )
+        .unwrap();
         assert!(payload.is_empty());
     }
 
@@ -202,7 +264,10 @@ mod tests {
         for path in ["", "/etc/passwd", "../x", "a/../../x", "..data", "..2026"] {
             let mut payload = Payload::new();
             let result = insert(&mut payload, "v", path, b"", 0o644);
-            assert!(matches!(result, Err(PayloadError::BadPath { .. })), "{path}");
+            assert!(
+                matches!(result, Err(PayloadError::BadPath { .. })),
+                "{path}"
+            );
         }
         assert!(insert(&mut Payload::new(), "v", "a..b/c", b"", 0o644).is_ok());
     }
@@ -211,13 +276,19 @@ mod tests {
     fn refuses_modes_outside_the_permission_bits() {
         for mode in [-1, 0o1777] {
             let result = insert(&mut Payload::new(), "v", "a", b"", mode);
-            assert!(matches!(result, Err(PayloadError::BadMode { .. })), "{mode}");
+            assert!(
+                matches!(result, Err(PayloadError::BadMode { .. })),
+                "{mode}"
+            );
         }
     }
 
     #[test]
     fn maps_are_written_as_sorted_quoted_lines() {
-        let map = [("b".to_owned(), "two\n\"x\"".to_owned()), ("a".to_owned(), "1".to_owned())];
+        let map = [
+            ("b".to_owned(), "two\n\"x\"".to_owned()),
+            ("a".to_owned(), "1".to_owned()),
+        ];
         let text = format_map(Some(&map.into()));
         assert_eq!(text, "a=\"1\"\nb=\"two\\n\\\"x\\\"\"");
         assert_eq!(format_map(None), "");

@@ -43,7 +43,9 @@ fn nanos(quantity: &Quantity) -> Result<i128, QuantityError> {
 }
 
 fn parse(text: &str) -> Option<i128> {
-    let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-'))
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let factor = factor(suffix)?;
     let (negative, digits) = match number.as_bytes().first()? {
@@ -66,7 +68,9 @@ fn parse_digits(text: &str) -> Option<i128> {
     if text.is_empty() {
         return Some(0);
     }
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 /// How many nano-units one unit of `suffix` is.
@@ -127,7 +131,13 @@ mod tests {
 
     #[test]
     fn cpu_is_in_thousandths_rounded_up() {
-        for (text, want) in [("1", 1000), ("250m", 250), ("0.1", 100), ("1u", 1), ("2.5", 2500)] {
+        for (text, want) in [
+            ("1", 1000),
+            ("250m", 250),
+            ("0.1", 100),
+            ("1u", 1),
+            ("2.5", 2500),
+        ] {
             assert_eq!(millis(&q(text)), Ok(want), "{text}");
         }
     }
@@ -142,7 +152,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_quantity() {
-        for text in ["", "x", "1x", "1.2.3", "-", "1 Mi", "--1", "1e", "1Kib", "-5", "1e40"] {
+        for text in [
+            "", "x", "1x", "1.2.3", "-", "1 Mi", "--1", "1e", "1Kib", "-5", "1e40",
+        ] {
             assert!(bytes(&q(text)).is_err(), "{text}");
         }
     }

@@ -21,14 +21,20 @@ const DATA_NEW: &str = "..data_new";
 ///
 /// `group` owns the files and gets the owner's read right, if given.
 pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
-    let current = fs::read_link(dir.join(DATA)).ok().map(|name| dir.join(name));
+    let current = fs::read_link(dir.join(DATA))
+        .ok()
+        .map(|name| dir.join(name));
     if let Some(current) = &current
         && same(current, payload, group)?
     {
         link_names(dir, payload)?;
         return Ok(false);
     }
-    let fresh = tempfile::Builder::new().prefix("..").rand_bytes(12).tempdir_in(dir)?.keep();
+    let fresh = tempfile::Builder::new()
+        .prefix("..")
+        .rand_bytes(12)
+        .tempdir_in(dir)?
+        .keep();
     let swapped = fill(&fresh, payload, group).and_then(|()| swap(dir, &fresh));
     if let Err(error) = swapped {
         fs::remove_dir_all(&fresh)?;
@@ -116,7 +122,10 @@ fn link_names(dir: &Path, payload: &Payload) -> io::Result<()> {
 }
 
 fn top_level(payload: &Payload) -> BTreeSet<&str> {
-    payload.keys().filter_map(|path| path.split('/').next()).collect()
+    payload
+        .keys()
+        .filter_map(|path| path.split('/').next())
+        .collect()
 }
 
 /// Removes earlier versions, and what a crash may have left of one.
@@ -140,7 +149,11 @@ fn remove_if_present(path: &Path) -> io::Result<()> {
 fn same(root: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     let mut found = BTreeSet::new();
     list_files(root, root, &mut found)?;
-    if !found.iter().map(String::as_str).eq(payload.keys().map(String::as_str)) {
+    if !found
+        .iter()
+        .map(String::as_str)
+        .eq(payload.keys().map(String::as_str))
+    {
         return Ok(false);
     }
     for (path, file) in payload {
@@ -192,7 +205,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let want = payload(&[("a", "1", 0o400), ("deep/er/b", "2", 0o666)]);
         assert!(write(dir.path(), &want, None).unwrap());
-        assert_eq!(fs::read_to_string(dir.path().join("deep/er/b")).unwrap(), "2");
+        assert_eq!(
+            fs::read_to_string(dir.path().join("deep/er/b")).unwrap(),
+            "2"
+        );
         assert_eq!(mode(&dir.path().join("a")), 0o400);
         assert_eq!(mode(&dir.path().join("deep/er/b")), 0o666);
     }
@@ -210,12 +226,21 @@ mod tests {
     #[test]
     fn a_new_version_replaces_all_files_and_leaves_no_old_one() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), &payload(&[("a", "1", 0o644), ("gone/x", "1", 0o644)]), None).unwrap();
+        write(
+            dir.path(),
+            &payload(&[("a", "1", 0o644), ("gone/x", "1", 0o644)]),
+            None,
+        )
+        .unwrap();
         let open = fs::File::open(dir.path().join("a")).unwrap();
         assert!(write(dir.path(), &payload(&[("a", "2", 0o644)]), None).unwrap());
         assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "2");
         assert!(!dir.path().join("gone").exists());
-        assert_eq!(io::read_to_string(open).unwrap(), "1", "an open file keeps its version");
+        assert_eq!(
+            io::read_to_string(open).unwrap(),
+            "1",
+            "an open file keeps its version"
+        );
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(names.len(), 3, "one version, ..data, one name: {names:?}");
     }

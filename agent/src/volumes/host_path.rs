@@ -41,7 +41,10 @@ pub enum HostPathError {
 pub(super) fn check(path: &Path, kind: &str) -> Result<(), HostPathError> {
     let shown = path.display().to_string();
     let create = |result: io::Result<()>| {
-        result.map_err(|source| HostPathError::Create { path: shown.clone(), source })
+        result.map_err(|source| HostPathError::Create {
+            path: shown.clone(),
+            source,
+        })
     };
     let file_type = fs::metadata(path).ok().map(|meta| meta.file_type());
     let is = |test: fn(&fs::FileType) -> bool| file_type.as_ref().is_some_and(test);
@@ -58,9 +61,21 @@ pub(super) fn check(path: &Path, kind: &str) -> Result<(), HostPathError> {
         "Socket" => (is(FileTypeExt::is_socket), "socket file"),
         "CharDevice" => (is(FileTypeExt::is_char_device), "character device"),
         "BlockDevice" => (is(FileTypeExt::is_block_device), "block device"),
-        other => return Err(HostPathError::UnknownType { path: shown, kind: other.into() }),
+        other => {
+            return Err(HostPathError::UnknownType {
+                path: shown,
+                kind: other.into(),
+            });
+        }
     };
-    if fits { Ok(()) } else { Err(HostPathError::WrongType { path: shown, expected }) }
+    if fits {
+        Ok(())
+    } else {
+        Err(HostPathError::WrongType {
+            path: shown,
+            expected,
+        })
+    }
 }
 
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
@@ -88,7 +103,10 @@ mod tests {
     fn a_mismatch_names_the_path_and_the_type() {
         let dir = tempfile::tempdir().unwrap();
         let error = check(&dir.path().join("none"), "Directory").unwrap_err();
-        assert!(error.to_string().contains("none is not a directory"), "{error}");
+        assert!(
+            error.to_string().contains("none is not a directory"),
+            "{error}"
+        );
         let error = check(dir.path(), "File").unwrap_err();
         assert!(error.to_string().ends_with("is not a file"), "{error}");
         let error = check(dir.path(), "Nonsense").unwrap_err();

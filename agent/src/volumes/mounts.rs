@@ -11,7 +11,10 @@ pub(super) fn ensure_tmpfs(dir: &Path, size: Option<u64>) -> io::Result<()> {
     if is_mount_point(dir)? {
         return Ok(());
     }
-    let options = size.map_or_else(|| "mode=0755".into(), |size| format!("mode=0755,size={size}"));
+    let options = size.map_or_else(
+        || "mode=0755".into(),
+        |size| format!("mode=0755,size={size}"),
+    );
     mount(
         Some("tmpfs"),
         dir,
@@ -38,11 +41,16 @@ fn is_mount_point(dir: &Path) -> io::Result<bool> {
 }
 
 fn mount_points_below(root: &Path) -> io::Result<Vec<PathBuf>> {
-    Ok(mount_points()?.into_iter().filter(|point| point.starts_with(root)).collect())
+    Ok(mount_points()?
+        .into_iter()
+        .filter(|point| point.starts_with(root))
+        .collect())
 }
 
 fn mount_points() -> io::Result<Vec<PathBuf>> {
-    Ok(parse_mountinfo(&fs::read_to_string("/proc/self/mountinfo")?))
+    Ok(parse_mountinfo(&fs::read_to_string(
+        "/proc/self/mountinfo",
+    )?))
 }
 
 /// The mount points of `/proc/self/mountinfo` (proc(5)): field 5, with space,
@@ -69,6 +77,9 @@ mod tests {
     fn mount_points_are_read_with_their_escapes() {
         let text = "36 35 98:0 / /a rw - ext4 /dev/x rw\n\
                     37 36 0:30 /x /a/with\\040space rw,nosuid shared:1 - tmpfs tmpfs rw\n";
-        assert_eq!(parse_mountinfo(text), [PathBuf::from("/a"), "/a/with space".into()]);
+        assert_eq!(
+            parse_mountinfo(text),
+            [PathBuf::from("/a"), "/a/with space".into()]
+        );
     }
 }

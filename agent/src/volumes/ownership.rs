@@ -27,7 +27,10 @@ fn give(path: &Path, group: u32) -> io::Result<()> {
         return Ok(());
     }
     let add = if meta.is_dir() { 0o2770 } else { 0o660 };
-    fs::set_permissions(path, fs::Permissions::from_mode((meta.mode() & 0o7777) | add))?;
+    fs::set_permissions(
+        path,
+        fs::Permissions::from_mode((meta.mode() & 0o7777) | add),
+    )?;
     if meta.is_dir() {
         for entry in fs::read_dir(path)? {
             give(&entry?.path(), group)?;
@@ -53,7 +56,10 @@ mod tests {
         give_to_group(dir.path(), own_group, false).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o660);
         assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o2770, 0o2770);
-        assert_eq!(fs::metadata("/etc/hostname").ok().map(|meta| meta.mode()), before);
+        assert_eq!(
+            fs::metadata("/etc/hostname").ok().map(|meta| meta.mode()),
+            before
+        );
     }
 
     #[test]

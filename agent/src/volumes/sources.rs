@@ -1,10 +1,9 @@
 //! From a volume's source to the files in it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, ServiceAccountTokenProjection, Volume,
-    VolumeProjection,
+    DownwardAPIVolumeFile, KeyToPath, Pod, ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 use seaway_agent_core::fields::{FieldError, field_value, resource_value};
 use seaway_agent_core::payload::{self, DEFAULT_MODE, Payload, Selection};
@@ -35,14 +34,25 @@ pub(super) async fn payload(
     objects: &dyn Objects,
     tokens: &Tokens,
 ) -> Result<Payload, SetUpError> {
-    let source = Source { pod, volume: &volume.name, objects, tokens };
+    let source = Source {
+        pod,
+        volume: &volume.name,
+        objects,
+        tokens,
+    };
     if let Some(config_map) = &volume.config_map {
-        let how = How::new(config_map.items.as_ref(), config_map.default_mode, config_map.optional);
+        let how = How::new(
+            config_map.items.as_ref(),
+            config_map.default_mode,
+            config_map.optional,
+        );
         return source.config_map(&config_map.name, how).await;
     }
     if let Some(secret) = &volume.secret {
         let how = How::new(secret.items.as_ref(), secret.default_mode, secret.optional);
-        return source.secret(secret.secret_name.as_deref().unwrap_or_default(), how).await;
+        return source
+            .secret(secret.secret_name.as_deref().unwrap_or_default(), how)
+            .await;
     }
     if let Some(downward) = &volume.downward_api {
         return source.downward(downward.items.as_deref(), downward.default_mode);
@@ -50,7 +60,11 @@ pub(super) async fn payload(
     let mut all = Payload::new();
     if let Some(projected) = &volume.projected {
         for projection in projected.sources.iter().flatten() {
-            all.extend(source.projection(projection, projected.default_mode).await?);
+            all.extend(
+                source
+                    .projection(projection, projected.default_mode)
+                    .await?,
+            );
         }
     }
     Ok(all)
@@ -95,14 +109,23 @@ impl Source<'_> {
     }
 
     async fn config_map(&self, name: &str, how: How<'_>) -> Result<Payload, SetUpError> {
-        match present(self.objects.config_map(self.namespace(), name).await, how.optional)? {
-            Some(object) => Ok(payload::from_config_map(&object, how.selection(self.volume))?),
+        match present(
+            self.objects.config_map(self.namespace(), name).await,
+            how.optional,
+        )? {
+            Some(object) => Ok(payload::from_config_map(
+                &object,
+                how.selection(self.volume),
+            )?),
             None => Ok(Payload::new()),
         }
     }
 
     async fn secret(&self, name: &str, how: How<'_>) -> Result<Payload, SetUpError> {
-        match present(self.objects.secret(self.namespace(), name).await, how.optional)? {
+        match present(
+            self.objects.secret(self.namespace(), name).await,
+            how.optional,
+        )? {
             Some(object) => Ok(payload::from_secret(&object, how.selection(self.volume))?),
             None => Ok(Payload::new()),
         }
@@ -125,7 +148,10 @@ impl Source<'_> {
     fn downward_value(&self, item: &DownwardAPIVolumeFile) -> Result<String, SetUpError> {
         let named = |field: &str| {
             let field = field.to_owned();
-            move |error: FieldError| SetUpError::Field { field, reason: error.to_string() }
+            move |error: FieldError| SetUpError::Field {
+                field,
+                reason: error.to_string(),
+            }
         };
         if let Some(field) = &item.field_ref {
             return field_value(self.pod, &field.field_path).map_err(named(&field.field_path));
@@ -136,7 +162,10 @@ impl Source<'_> {
                 reason: "neither fieldRef nor resourceFieldRef".into(),
             });
         };
-        let allocatable = self.objects.node().and_then(|node| node.status?.allocatable);
+        let allocatable = self
+            .objects
+            .node()
+            .and_then(|node| node.status?.allocatable);
         resource_value(self.pod, None, selector, &allocatable.unwrap_or_default())
             .map_err(named(&selector.resource))
     }
@@ -170,11 +199,23 @@ impl Source<'_> {
         mode: Option<i32>,
     ) -> Result<Payload, SetUpError> {
         let seconds = source.expiration_seconds.unwrap_or(3600);
-        let audience = source.audience.as_deref().filter(|audience| !audience.is_empty());
-        let token = self.tokens.current(self.pod, audience, seconds, self.objects).await?;
+        let audience = source
+            .audience
+            .as_deref()
+            .filter(|audience| !audience.is_empty());
+        let token = self
+            .tokens
+            .current(self.pod, audience, seconds, self.objects)
+            .await?;
         let (mode, owner) = token_access(self.pod, mode.unwrap_or(DEFAULT_MODE));
         let mut files = Payload::new();
-        payload::insert(&mut files, self.volume, &source.path, token.as_bytes(), mode)?;
+        payload::insert(
+            &mut files,
+            self.volume,
+            &source.path,
+            token.as_bytes(),
+            mode,
+        )?;
         for file in files.values_mut() {
             file.owner = owner;
         }
@@ -183,10 +224,7 @@ impl Source<'_> {
 }
 
 /// Absent is nothing for an optional reference and an error for others.
-fn present<T>(
-    result: Result<T, ObjectError>,
-    optional: bool,
-) -> Result<Option<T>, ObjectError> {
+fn present<T>(result: Result<T, ObjectError>, optional: bool) -> Result<Option<T>, ObjectError> {
     match result {
         Err(ObjectError::NotFound { .. }) if optional => Ok(None),
         other => other.map(Some),
@@ -195,22 +233,27 @@ fn present<T>(
 
 /// A token is for its user only, as soon as it is known who that is: mode and owner.
 fn token_access(pod: &Pod, default_mode: i32) -> (i32, Option<u32>) {
-    let Some(spec) = &pod.spec else { return (default_mode, None) };
+    let Some(spec) = &pod.spec else {
+        return (default_mode, None);
+    };
     let of_pod = spec.security_context.as_ref();
     if of_pod.is_some_and(|context| context.fs_group.is_some()) {
         return (0o600, None);
     }
     let user_of_pod = of_pod.and_then(|context| context.run_as_user);
-    let users: BTreeMap<Option<i64>, ()> = spec
+    let users: BTreeSet<Option<i64>> = spec
         .containers
         .iter()
         .chain(spec.init_containers.iter().flatten())
         .map(|container| {
-            let own = container.security_context.as_ref().and_then(|context| context.run_as_user);
-            (own.or(user_of_pod), ())
+            let own = container
+                .security_context
+                .as_ref()
+                .and_then(|context| context.run_as_user);
+            own.or(user_of_pod)
         })
         .collect();
-    let mut users = users.into_keys();
+    let mut users = users.into_iter();
     match (users.next(), users.next()) {
         (Some(Some(user)), None) => (0o600, u32::try_from(user).ok()),
         _ => (default_mode, None),

@@ -70,12 +70,16 @@ impl Tokens {
     }
 
     fn lookup(&self, key: &Key) -> Option<(Token, Timestamp)> {
-        self.lock().get(key).map(|held| (held.token.clone(), held.renew_at))
+        self.lock()
+            .get(key)
+            .map(|held| (held.token.clone(), held.renew_at))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Held>> {
         // Nothing panics while it is held; a poisoned map is still a good map.
-        self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.held
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
