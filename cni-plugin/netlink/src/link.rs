@@ -1,0 +1,140 @@
+//! Network interfaces.
+
+use std::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+
+use crate::MacAddr;
+
+/// Number of an interface, unique within its network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IfIndex(pub u32);
+
+impl fmt::Display for IfIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ifindex {}", self.0)
+    }
+}
+
+/// An interface, as the kernel reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Number.
+    pub index: IfIndex,
+    /// Name, at most 15 bytes (`IFNAMSIZ`).
+    pub name: String,
+    /// Human text, empty unless set.
+    pub alias: Option<String>,
+    /// Hardware address; absent on links that have none.
+    pub mac: Option<MacAddr>,
+    /// Maximum transmission unit in bytes, without the link header.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Able to pass packets (`IFF_LOWER_UP`).
+    pub carrier: bool,
+    /// Driver kind such as `veth`; absent on hardware and loopback.
+    pub kind: Option<String>,
+    /// For a veth, the other end's number, in the other end's namespace.
+    pub peer: Option<IfIndex>,
+}
+
+/// One end of a veth pair to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VethEnd {
+    /// Name, at most 15 bytes.
+    pub name: String,
+    /// Number; chosen by the caller, so that later requests can ride in the
+    /// same send without asking for it first.
+    pub index: IfIndex,
+    /// Hardware address. Given at creation it is "set", and udev leaves it
+    /// alone; a random one would be rewritten (systemd#21185).
+    pub mac: MacAddr,
+}
+
+/// A veth pair, born in place: the peer is created directly inside its
+/// namespace. Moving it there later costs 16 ms more.
+#[derive(Debug, Clone)]
+pub struct VethPair<'fd> {
+    /// The end in the socket's namespace.
+    pub host: VethEnd,
+    /// The other end.
+    pub peer: VethEnd,
+    /// The peer's namespace.
+    pub peer_netns: BorrowedFd<'fd>,
+    /// Bytes, both ends.
+    pub mtu: u32,
+    /// Human text on the host end, at most 255 bytes.
+    pub alias: Option<String>,
+}
+
+impl Link {
+    pub(crate) fn parse(message: LinkMessage) -> Self {
+        let mut link = Self {
+            index: IfIndex(message.header.index),
+            name: String::new(),
+            alias: None,
+            mac: None,
+            mtu: 0,
+            up: message.header.flags.contains(LinkFlags::Up),
+            carrier: message.header.flags.contains(LinkFlags::LowerUp),
+            kind: None,
+            peer: None,
+        };
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name = name,
+                LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
+                LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok().map(MacAddr),
+                LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::Link(index) => link.peer = Some(IfIndex(index)),
+                LinkAttribute::LinkInfo(infos) => link.kind = infos.iter().find_map(kind),
+                _ => {}
+            }
+        }
+        link
+    }
+}
+
+fn kind(info: &LinkInfo) -> Option<String> {
+    match info {
+        LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
+    }
+}
+
+impl VethPair<'_> {
+    /// Neither end is flagged up: the kernel configures the peer before the
+    /// two are linked, and refuses with `ENOTCONN` (Linux 6.18).
+    pub(crate) fn message(&self) -> LinkMessage {
+        let mut peer = end_message(&self.peer, self.mtu);
+        peer.attributes
+            .push(LinkAttribute::NetNsFd(self.peer_netns.as_raw_fd()));
+        let mut host = end_message(&self.host, self.mtu);
+        if let Some(alias) = &self.alias {
+            host.attributes.push(LinkAttribute::IfAlias(alias.clone()));
+        }
+        host.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]));
+        host
+    }
+}
+
+fn end_message(end: &VethEnd, mtu: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = end.index.0;
+    message.attributes = vec![
+        LinkAttribute::IfName(end.name.clone()),
+        LinkAttribute::Mtu(mtu),
+        LinkAttribute::Address(end.mac.0.to_vec()),
+        // The default is one queue per CPU, and creation time grows with it.
+        LinkAttribute::NumTxQueues(1),
+        LinkAttribute::NumRxQueues(1),
+    ];
+    message
+}

@@ -1,0 +1,120 @@
+//! Network namespaces: handles, identity, and the one place that enters one.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{FsType, fstatfs};
+
+/// `NSFS_MAGIC`, include/uapi/linux/magic.h.
+const NSFS_MAGIC: FsType = FsType(0x6e73_6673);
+
+/// An open network namespace. It lives at least as long as the handle.
+#[derive(Debug)]
+pub struct Netns {
+    fd: OwnedFd,
+    id: NetnsId,
+}
+
+/// What makes two handles the same namespace: never the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetnsId {
+    /// Device number of the nsfs file system.
+    pub device: u64,
+    /// Inode of the namespace. Reused by the kernel after its end.
+    pub inode: u64,
+}
+
+impl Netns {
+    /// Opens a namespace file such as `/run/netns/x` or `/proc/1/ns/net`.
+    ///
+    /// # Errors
+    /// Those of `open(2)`; `InvalidInput` when the file is no namespace (a
+    /// plain file that remains after its bind mount has gone is the usual
+    /// case).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // O_NONBLOCK: a fifo at this path must not hang us.
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        let kind = fstatfs(&file).map_err(io::Error::from)?.filesystem_type();
+        if kind != NSFS_MAGIC {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a namespace file",
+            ));
+        }
+        let metadata = file.metadata()?;
+        let id = NetnsId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        Ok(Self {
+            fd: file.into(),
+            id,
+        })
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Those of `open(2)` on `/proc/thread-self/ns/net`.
+    pub fn current() -> io::Result<Self> {
+        Self::open(Path::new("/proc/thread-self/ns/net"))
+    }
+
+    /// Identity, for comparison and for records.
+    pub fn id(&self) -> NetnsId {
+        self.id
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Runs `work` on a throw-away thread inside the namespace.
+///
+/// The thread ends afterwards, so no thread ever has to switch back: a failed
+/// switch back would leave a runtime's thread in a foreign namespace.
+///
+/// # Errors
+/// Those of `setns(2)`, and the thread's creation.
+pub fn in_namespace<T: Send>(
+    netns: BorrowedFd<'_>,
+    work: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("netns".into())
+            .spawn_scoped(scope, || {
+                setns(netns, CloneFlags::CLONE_NEWNET)?;
+                Ok::<T, io::Error>(work())
+            })?;
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_not_the_path() {
+        let a = Netns::current().unwrap();
+        let b = Netns::open(Path::new("/proc/self/ns/net")).unwrap();
+        assert_eq!(a.id(), b.id());
+    }
+
+    #[test]
+    fn plain_file_is_refused() {
+        let error = Netns::open(Path::new("/proc/self/status")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,205 @@
+//! Requests: one per verb, to be executed alone or many in one send.
+
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkSerializable,
+};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+
+use crate::wire::Frame;
+use crate::{Address, IfIndex, Neighbour, Route, VethPair};
+
+/// One change, or one question, to the kernel.
+///
+/// The verbs are iproute2's. `add` fails when the object exists, `delete` when
+/// it does not.
+#[derive(Debug, Clone)]
+pub struct Request<'fd> {
+    pub(crate) frame: Frame,
+    /// A namespace in the payload is a file descriptor number.
+    netns: PhantomData<BorrowedFd<'fd>>,
+}
+
+impl<'fd> Request<'fd> {
+    /// Makes a veth pair, both ends down.
+    pub fn link_add_veth(pair: &VethPair<'fd>) -> Self {
+        let object = format!("{} peer {}", pair.host.name, pair.peer.name);
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        Self::new(
+            "link add veth",
+            object,
+            flags,
+            &Message::NewLink(pair.message()),
+        )
+    }
+
+    pub(crate) fn new(
+        op: &'static str,
+        object: impl Into<String>,
+        flags: u16,
+        message: &Message,
+    ) -> Self {
+        let mut payload = vec![0; message.buffer_len()];
+        message.serialize(&mut payload);
+        let kind = message.message_type();
+        let flags = flags | NLM_F_ACK;
+        Self {
+            frame: Frame {
+                kind,
+                flags,
+                payload,
+                op,
+                object: object.into(),
+            },
+            netns: PhantomData,
+        }
+    }
+}
+
+impl Request<'static> {
+    /// Deletes a link; for a veth, both ends.
+    pub fn link_delete(index: IfIndex) -> Self {
+        let message = Message::DelLink(link(index));
+        Self::new("link delete", index.to_string(), 0, &message)
+    }
+
+    /// Deletes a link by name, without asking for its number first.
+    pub fn link_delete_by_name(name: &str) -> Self {
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        Self::new("link delete", name, 0, &Message::DelLink(message))
+    }
+
+    /// Brings a link up.
+    pub fn link_set_up(index: IfIndex) -> Self {
+        let mut message = link(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        Self::new(
+            "link set up",
+            index.to_string(),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Takes a link down.
+    pub fn link_set_down(index: IfIndex) -> Self {
+        let mut message = link(index);
+        message.header.change_mask = LinkFlags::Up;
+        Self::new(
+            "link set down",
+            index.to_string(),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Sets the MTU, in bytes.
+    pub fn link_set_mtu(index: IfIndex, mtu: u32) -> Self {
+        let mut message = link(index);
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        Self::new(
+            "link set mtu",
+            format!("{index} to {mtu}"),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Adds an address.
+    pub fn address_add(address: &Address) -> Self {
+        let message = Message::NewAddress(address.message());
+        Self::new(
+            "address add",
+            object(address),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &message,
+        )
+    }
+
+    /// Adds an address, or changes the flags of an equal one.
+    pub fn address_replace(address: &Address) -> Self {
+        let message = Message::NewAddress(address.message());
+        Self::new(
+            "address replace",
+            object(address),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            &message,
+        )
+    }
+
+    /// Removes an address.
+    pub fn address_delete(address: &Address) -> Self {
+        let message = Message::DelAddress(address.message());
+        Self::new("address delete", object(address), 0, &message)
+    }
+
+    /// Adds a route.
+    pub fn route_add(route: &Route) -> Self {
+        let message = Message::NewRoute(route.message());
+        Self::new(
+            "route add",
+            route.to_string(),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &message,
+        )
+    }
+
+    /// Adds a route, or replaces the one with the same destination, metric
+    /// and table, whoever made it.
+    pub fn route_replace(route: &Route) -> Self {
+        let message = Message::NewRoute(route.message());
+        Self::new(
+            "route replace",
+            route.to_string(),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            &message,
+        )
+    }
+
+    /// Deletes a route that agrees in every field given.
+    pub fn route_delete(route: &Route) -> Self {
+        let message = Message::DelRoute(route.message());
+        Self::new("route delete", route.to_string(), 0, &message)
+    }
+
+    /// Adds or replaces a neighbour entry.
+    pub fn neighbour_replace(neighbour: &Neighbour) -> Self {
+        let object = format!("{} dev {}", neighbour.address, neighbour.ifindex);
+        let message = Message::NewNeighbour(neighbour.message());
+        Self::new(
+            "neighbour replace",
+            object,
+            NLM_F_CREATE | NLM_F_REPLACE,
+            &message,
+        )
+    }
+
+    /// Deletes a neighbour entry.
+    pub fn neighbour_delete(neighbour: &Neighbour) -> Self {
+        let object = format!("{} dev {}", neighbour.address, neighbour.ifindex);
+        let message = Message::DelNeighbour(neighbour.message());
+        Self::new("neighbour delete", object, 0, &message)
+    }
+
+    /// The operation, for errors and logs.
+    pub fn op(&self) -> &'static str {
+        self.frame.op
+    }
+}
+
+fn link(index: IfIndex) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index.0;
+    message
+}
+
+fn object(address: &Address) -> String {
+    format!("{} dev {}", address.network, address.ifindex)
+}

@@ -1,0 +1,241 @@
+//! The rtnetlink socket and its verbs.
+
+use std::os::fd::BorrowedFd;
+
+use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::error::Reason;
+use crate::wire::{Frame, Reply, Wire};
+use crate::{
+    Address, Family, IfIndex, Link, Neighbour, NetlinkError, Request, Route, RouteFilter, VethPair,
+    netns,
+};
+
+/// A blocking rtnetlink socket, bound to the namespace it was opened in.
+#[derive(Debug)]
+pub struct Socket {
+    wire: Wire,
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    pub fn open() -> Result<Self, NetlinkError> {
+        Ok(Self {
+            wire: Wire::open(NETLINK_ROUTE)?,
+        })
+    }
+
+    /// Opens a socket in another network namespace, by way of a throw-away
+    /// thread; the caller's threads stay where they are.
+    pub fn open_in(netns: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
+        netns::in_namespace(netns, Self::open)
+            .map_err(|error| NetlinkError::io("enter", "network namespace", &error))?
+    }
+
+    /// Sends the requests at once, in order.
+    ///
+    /// # Errors
+    /// The first that failed. The kernel carries out the ones behind it all
+    /// the same, so a caller that must have all or none has to undo.
+    pub fn execute(&mut self, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
+        let frames: Vec<Frame> = requests.iter().map(|r| r.frame.clone()).collect();
+        self.wire.transact(&frames).map(drop)
+    }
+
+    /// All links. Costs 20 µs per link; prefer the two below.
+    pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
+        let request = Request::new(
+            "link list",
+            "all",
+            0,
+            &Message::GetLink(LinkMessage::default()),
+        );
+        self.list(&request, |message| match message {
+            Message::NewLink(link) => Some(Link::parse(link)),
+            _ => None,
+        })
+    }
+
+    /// The link of this name, in the form that the kernel reports it.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] when there is none.
+    pub fn link_by_name(&mut self, name: &str) -> Result<Link, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        self.link(name, message)
+    }
+
+    /// The link of this number.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] when there is none.
+    pub fn link_by_index(&mut self, index: IfIndex) -> Result<Link, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index.0;
+        self.link(&index.to_string(), message)
+    }
+
+    fn link(&mut self, object: &str, mut message: LinkMessage) -> Result<Link, NetlinkError> {
+        // Statistics of hundreds of virtual functions are not wanted.
+        message
+            .attributes
+            .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let request = Request::new("link show", object, 0, &Message::GetLink(message));
+        let replies = self.wire.transact(std::slice::from_ref(&request.frame))?;
+        for reply in &replies {
+            if let Message::NewLink(link) = decode(&request.frame, reply)? {
+                return Ok(Link::parse(link));
+            }
+        }
+        Err(request.frame.error(Reason::Empty))
+    }
+
+    /// Makes a veth pair, both ends down.
+    pub fn link_add_veth(&mut self, pair: &VethPair<'_>) -> Result<(), NetlinkError> {
+        self.execute(&[Request::link_add_veth(pair)])
+    }
+
+    /// Deletes a link; for a veth, both ends.
+    pub fn link_delete(&mut self, index: IfIndex) -> Result<(), NetlinkError> {
+        self.execute(&[Request::link_delete(index)])
+    }
+
+    /// Makes sure that no link of this name exists; tells whether one did.
+    pub fn remove_link(&mut self, name: &str) -> Result<bool, NetlinkError> {
+        removed(self.execute(&[Request::link_delete_by_name(name)]))
+    }
+
+    /// Brings a link up.
+    pub fn link_set_up(&mut self, index: IfIndex) -> Result<(), NetlinkError> {
+        self.execute(&[Request::link_set_up(index)])
+    }
+
+    /// Addresses of one link, or of all.
+    pub fn addresses(
+        &mut self,
+        family: Family,
+        ifindex: Option<IfIndex>,
+    ) -> Result<Vec<Address>, NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family.wire();
+        // With strict checking the kernel filters by it, without it ignores it.
+        message.header.index = ifindex.map_or(0, |index| index.0);
+        let request = Request::new("address list", "all", 0, &Message::GetAddress(message));
+        let mut addresses = self.list(&request, |message| match message {
+            Message::NewAddress(address) => Address::parse(&address),
+            _ => None,
+        })?;
+        addresses.retain(|address| ifindex.is_none_or(|index| index == address.ifindex));
+        Ok(addresses)
+    }
+
+    /// Adds an address.
+    pub fn address_add(&mut self, address: &Address) -> Result<(), NetlinkError> {
+        self.execute(&[Request::address_add(address)])
+    }
+
+    /// Makes sure that the address is there; an equal one is success.
+    pub fn ensure_address(&mut self, address: &Address) -> Result<(), NetlinkError> {
+        self.execute(&[Request::address_replace(address)])
+    }
+
+    /// Makes sure that the address is not there; tells whether it was.
+    pub fn remove_address(&mut self, address: &Address) -> Result<bool, NetlinkError> {
+        removed(self.execute(&[Request::address_delete(address)]))
+    }
+
+    /// Routes that match the filter, in the kernel's order.
+    pub fn routes(&mut self, filter: &RouteFilter) -> Result<Vec<Route>, NetlinkError> {
+        let request = Request::new("route list", "all", 0, &Message::GetRoute(filter.message()));
+        let routes = self.list(&request, |message| match message {
+            Message::NewRoute(route) => Route::parse(&route),
+            _ => None,
+        });
+        match routes {
+            Ok(routes) => Ok(routes
+                .into_iter()
+                .filter(|route| filter.matches(route))
+                .collect()),
+            // IPv4 reports a table that nobody has used yet as absent.
+            Err(error) if filter.table.is_some() && error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds a route; fails when one to the same destination exists.
+    pub fn route_add(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.execute(&[Request::route_add(route)])
+    }
+
+    /// Adds a route, or replaces the one to the same destination.
+    pub fn route_replace(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.execute(&[Request::route_replace(route)])
+    }
+
+    /// Deletes a route.
+    pub fn route_delete(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.execute(&[Request::route_delete(route)])
+    }
+
+    /// Makes sure that the route is not there; tells whether it was.
+    pub fn remove_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
+        removed(self.execute(&[Request::route_delete(route)]))
+    }
+
+    /// Neighbour entries of one link, or of all.
+    pub fn neighbours(
+        &mut self,
+        family: Family,
+        ifindex: Option<IfIndex>,
+    ) -> Result<Vec<Neighbour>, NetlinkError> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family.wire();
+        let request = Request::new("neighbour list", "all", 0, &Message::GetNeighbour(message));
+        let mut neighbours = self.list(&request, |message| match message {
+            Message::NewNeighbour(neighbour) => Neighbour::parse(&neighbour),
+            _ => None,
+        })?;
+        neighbours.retain(|entry| ifindex.is_none_or(|index| index == entry.ifindex));
+        Ok(neighbours)
+    }
+
+    /// Adds or replaces a neighbour entry.
+    pub fn neighbour_replace(&mut self, neighbour: &Neighbour) -> Result<(), NetlinkError> {
+        self.execute(&[Request::neighbour_replace(neighbour)])
+    }
+
+    fn list<T>(
+        &mut self,
+        request: &Request<'_>,
+        pick: impl Fn(Message) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        let mut objects = Vec::new();
+        for reply in self.wire.dump(&request.frame)? {
+            objects.extend(pick(decode(&request.frame, &reply)?));
+        }
+        Ok(objects)
+    }
+}
+
+fn removed(outcome: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn decode(frame: &Frame, reply: &Reply) -> Result<Message, NetlinkError> {
+    let mut header = NetlinkHeader::default();
+    header.message_type = reply.kind;
+    Message::deserialize(&header, &reply.payload)
+        .map_err(|error| NetlinkError::malformed(frame.op, &frame.object, &error))
+}
