@@ -21,11 +21,36 @@ impl Cgroup2 {
     #[must_use]
     #[track_caller]
     pub fn new(hint: &str) -> Self {
+        Self::named(&crate::unique_name(hint))
+    }
+
+    /// Makes `<cgroup2 mount>/NAME`.
+    #[must_use]
+    #[track_caller]
+    pub fn named(name: &str) -> Self {
         crate::sweep::once();
-        let path = cgroup2_mount().join(crate::unique_name(hint));
+        let path = cgroup2_mount().join(name);
         std::fs::create_dir(&path)
             .unwrap_or_else(|error| panic!("make {}: {error}", path.display()));
         Self { path }
+    }
+
+    /// Lets its children have every controller that it has itself (none on a hybrid machine).
+    ///
+    /// # Errors
+    /// When the kernel refuses, because a process is directly in the group.
+    pub fn delegate(&self) -> io::Result<()> {
+        let root = cgroup2_mount();
+        let controllers = std::fs::read_to_string(root.join("cgroup.controllers"))?;
+        for controller in controllers.split_whitespace() {
+            for group in [&root, &self.path] {
+                std::fs::write(
+                    group.join("cgroup.subtree_control"),
+                    format!("+{controller}"),
+                )?;
+            }
+        }
+        Ok(())
     }
 
     /// Its folder.

@@ -70,8 +70,9 @@ impl ImageSpec {
 
     /// The image configuration of the OCI image specification, 1.1.
     fn config(&self, layer_digest: &str) -> serde_json::Value {
-        let env: Vec<&str> =
-            std::iter::once(PATH).chain(self.env.iter().map(String::as_str)).collect();
+        let env: Vec<&str> = std::iter::once(PATH)
+            .chain(self.env.iter().map(String::as_str))
+            .collect();
         json!({
             "architecture": architecture(),
             "os": "linux",
@@ -94,14 +95,18 @@ impl ImageSpec {
 pub fn pause(names: &[&str]) -> Result<PathBuf> {
     let source = include_str!("images/pause.c");
     let names: Vec<&str> = [&[PAUSE], names].concat();
-    cached("pause", &[source.as_bytes(), names.join(" ").as_bytes()], |path| {
-        let rootfs = tempfile::tempdir()?;
-        open_folder(rootfs.path())?;
-        compile(source, &rootfs.path().join("pause"))?;
-        let mut spec = ImageSpec::new(&names, rootfs.path());
-        spec.entrypoint = vec!["/pause".to_owned()];
-        spec.write_oci_archive(path)
-    })
+    cached(
+        "pause",
+        &[source.as_bytes(), names.join(" ").as_bytes()],
+        |path| {
+            let rootfs = tempfile::tempdir()?;
+            open_folder(rootfs.path())?;
+            compile(source, &rootfs.path().join("pause"))?;
+            let mut spec = ImageSpec::new(&names, rootfs.path());
+            spec.entrypoint = vec!["/pause".to_owned()];
+            spec.write_oci_archive(path)
+        },
+    )
 }
 
 /// The OCI archive of the busybox image, under [`BUSYBOX`] and under the given names.
@@ -113,13 +118,17 @@ pub fn busybox(names: &[&str]) -> Result<PathBuf> {
         .with_context(|| format!("read {BUSYBOX_PROGRAM} (apt-get install busybox-static)"))?;
     let names: Vec<&str> = [&[BUSYBOX], names].concat();
     let source = include_str!("images/sh.c").as_bytes();
-    cached("busybox", &[&program, source, names.join(" ").as_bytes()], |path| {
-        let rootfs = tempfile::tempdir()?;
-        busybox_rootfs(rootfs.path())?;
-        let mut spec = ImageSpec::new(&names, rootfs.path());
-        spec.cmd = vec!["sh".to_owned()];
-        spec.write_oci_archive(path)
-    })
+    cached(
+        "busybox",
+        &[&program, source, names.join(" ").as_bytes()],
+        |path| {
+            let rootfs = tempfile::tempdir()?;
+            busybox_rootfs(rootfs.path())?;
+            let mut spec = ImageSpec::new(&names, rootfs.path());
+            spec.cmd = vec!["sh".to_owned()];
+            spec.write_oci_archive(path)
+        },
+    )
 }
 
 /// Fills a folder with busybox and a link per applet, users, and the usual empty folders.
@@ -136,7 +145,10 @@ pub fn busybox_rootfs(root: &Path) -> Result<()> {
         .with_context(|| format!("copy {BUSYBOX_PROGRAM} (apt-get install busybox-static)"))?;
     let listed = Command::new(BUSYBOX_PROGRAM).arg("--list").output()?;
     let applets = String::from_utf8(listed.stdout).context("busybox --list")?;
-    for applet in applets.lines().filter(|name| !matches!(*name, "busybox" | "sh")) {
+    for applet in applets
+        .lines()
+        .filter(|name| !matches!(*name, "busybox" | "sh"))
+    {
         symlink("busybox", root.join("bin").join(applet)).with_context(|| applet.to_owned())?;
     }
     compile(include_str!("images/sh.c"), &root.join("bin/sh"))?;
@@ -170,7 +182,11 @@ fn compile(source: &str, program: &Path) -> Result<()> {
 }
 
 /// The file in the cache that belongs to these inputs; `build` makes it where it is missing.
-fn cached(name: &str, inputs: &[&[u8]], build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+fn cached(
+    name: &str,
+    inputs: &[&[u8]],
+    build: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     /// Raised when images are built in another way from the same inputs.
     const VERSION: &[u8] = b"1";
     let mut hash = Sha256::new_with_prefix(VERSION);

@@ -22,9 +22,12 @@ pub mod images;
 mod join;
 mod mounts;
 mod netns;
+pub mod node;
 pub mod peer;
 mod privilege;
+pub mod snapshot;
 mod sweep;
+mod wait;
 
 pub use bin::{bin, cache_dir};
 pub use cgroup::{Cgroup2, cgroup2_mount};
@@ -32,3 +35,4 @@ pub use join::Join;
 pub use mounts::PrivateMounts;
 pub use netns::{Netns, connect, unique_name};
 pub use privilege::{require_root, skip};
+pub use wait::wait_until;

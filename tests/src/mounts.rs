@@ -78,6 +78,39 @@ impl PrivateMounts {
         )
     }
 
+    /// Lets `target` be written to: what changes lands in `upper`, the original stays as it
+    /// is. `work` is an empty folder beside `upper` for the kernel's own use.
+    #[must_use]
+    #[track_caller]
+    pub fn overlay(self, target: &str, upper: &Path, work: &Path) -> Self {
+        let (upper, work) = (upper.display(), work.display());
+        let options = format!("lowerdir={target},upperdir={upper},workdir={work}");
+        let done = self.enter(|| {
+            let overlay = Some("overlay");
+            mount(
+                overlay,
+                target,
+                overlay,
+                MsFlags::empty(),
+                Some(options.as_str()),
+            )
+        });
+        done.unwrap_or_else(|error| panic!("mount an overlay ({options}): {error}"));
+        self
+    }
+
+    /// Lets mounts propagate between the namespaces that are copied from this one, as on a
+    /// machine that systemd has started; still nothing gets out.
+    #[must_use]
+    #[track_caller]
+    pub fn share(self) -> Self {
+        let nothing = None::<&Path>;
+        let flags = MsFlags::MS_REC | MsFlags::MS_SHARED;
+        let done = self.enter(|| mount(nothing, "/", nothing, flags, nothing));
+        done.unwrap_or_else(|error| panic!("share mounts: {error}"));
+        self
+    }
+
     /// Runs `work` on a thread of its own inside.
     #[track_caller]
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {

@@ -43,8 +43,15 @@ impl Netns {
     #[must_use]
     #[track_caller]
     pub fn new(hint: &str) -> Self {
+        Self::named(&unique_name(hint))
+    }
+
+    /// Makes a namespace called `name`, which must be free.
+    #[must_use]
+    #[track_caller]
+    pub fn named(name: &str) -> Self {
         sweep::once();
-        let name = unique_name(hint);
+        let name = name.to_owned();
         let path = Path::new(sweep::NETNS_DIR).join(&name);
         let file = make(&path).unwrap_or_else(|error| panic!("make namespace {name}: {error}"));
         let netns = Self {

@@ -23,11 +23,17 @@ pub(crate) const NETNS_DIR: &str = "/run/netns";
 pub(crate) fn once() {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| {
-        for path in leftovers(&crate::cgroup2_mount()) {
-            report(&path, crate::cgroup::remove_tree(&path));
+        let v1 = crate::node::cgroup_v1_mounts();
+        for mount in std::iter::once(crate::cgroup2_mount()).chain(v1) {
+            for path in leftovers(&mount) {
+                report(&path, crate::cgroup::remove_tree(&path));
+            }
         }
         for path in leftovers(Path::new(NETNS_DIR)) {
             report(&path, remove_netns(&path));
+        }
+        for path in leftovers(&std::env::temp_dir()) {
+            report(&path, std::fs::remove_dir_all(&path));
         }
     });
 }
@@ -52,12 +58,13 @@ fn leftovers(dir: &Path) -> Vec<std::path::PathBuf> {
 
 /// Whether the name is one of ours, made by a process that is gone.
 fn owner_is_dead(name: &std::ffi::OsStr) -> bool {
-    let pid = name
-        .to_str()
-        .and_then(|name| name.strip_prefix(PREFIX))
-        .and_then(|rest| rest.split('-').next())
-        .and_then(|pid| pid.parse::<u32>().ok());
+    let pid = name.to_str().and_then(owner);
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// The pid of the process that gave this name.
+pub(crate) fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 /// Kills the processes in a network namespace and removes it. An absent one is fine.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use seaway_netlink::{
-    Address, Event, Family, Groups, IfIndex, MacAddr, Monitor, Neighbour, NetlinkError, Netns as Ns,
-    Request, Route, RouteFilter, RouteProtocol, Scope, Socket, TableId, VethEnd, VethPair,
+    Address, Event, Family, Groups, IfIndex, MacAddr, Monitor, Neighbour, NetlinkError,
+    Netns as Ns, Request, Route, RouteFilter, RouteProtocol, Scope, Socket, TableId, VethEnd,
+    VethPair,
 };
 use seaway_testbed::{Netns, connect, require_root};
 
@@ -18,12 +19,22 @@ fn open(netns: &Netns) -> (Ns, Socket) {
 
 fn end(name: &str, index: u32, last: u8) -> VethEnd {
     let mac = MacAddr::local([0x0a, 0, 0, 0, 0, last]);
-    VethEnd { name: name.into(), index: IfIndex(index), mac }
+    VethEnd {
+        name: name.into(),
+        index: IfIndex(index),
+        mac,
+    }
 }
 
 fn veth(socket: &mut Socket, host: VethEnd, peer: VethEnd, netns: &Ns) -> Result<(), NetlinkError> {
     let alias = Some("default/web".to_owned());
-    socket.link_add_veth(&VethPair { host, peer, peer_netns: netns.as_fd(), mtu: 1400, alias })
+    socket.link_add_veth(&VethPair {
+        host,
+        peer,
+        peer_netns: netns.as_fd(),
+        mtu: 1400,
+        alias,
+    })
 }
 
 #[test]
@@ -33,7 +44,13 @@ fn veth_is_born_in_place_with_the_given_numbers_names_and_addresses() {
     }
     let (host, pod) = (Netns::new("host"), Netns::new("pod"));
     let ((_, mut on_host), (pod_handle, mut in_pod)) = (open(&host), open(&pod));
-    veth(&mut on_host, end("swtest", 5000, 1), end("eth0", 5001, 2), &pod_handle).unwrap();
+    veth(
+        &mut on_host,
+        end("swtest", 5000, 1),
+        end("eth0", 5001, 2),
+        &pod_handle,
+    )
+    .unwrap();
 
     let link = &host.ip_json("-d link show swtest")[0];
     assert_eq!(link["ifindex"], 5000);
@@ -41,7 +58,10 @@ fn veth_is_born_in_place_with_the_given_numbers_names_and_addresses() {
     assert_eq!(link["mtu"], 1400);
     assert_eq!(link["ifalias"], "default/web");
     let peer = &pod.ip_json("-d link show eth0")[0];
-    assert_eq!((&peer["ifindex"], &peer["mtu"]), (&5001.into(), &1400.into()));
+    assert_eq!(
+        (&peer["ifindex"], &peer["mtu"]),
+        (&5001.into(), &1400.into())
+    );
     assert_eq!(peer["address"], "0a:00:00:00:00:02");
 
     let seen = in_pod.link_by_name("eth0").unwrap();
@@ -68,10 +88,26 @@ fn taken_names_and_numbers_are_told_apart() {
     }
     let (host, pod) = (Netns::new("host"), Netns::new("pod"));
     let ((_, mut on_host), (pod_handle, _)) = (open(&host), open(&pod));
-    veth(&mut on_host, end("sw1", 5000, 1), end("eth0", 5001, 2), &pod_handle).unwrap();
-    let name = veth(&mut on_host, end("sw1", 6000, 3), end("eth1", 6001, 4), &pod_handle);
+    veth(
+        &mut on_host,
+        end("sw1", 5000, 1),
+        end("eth0", 5001, 2),
+        &pod_handle,
+    )
+    .unwrap();
+    let name = veth(
+        &mut on_host,
+        end("sw1", 6000, 3),
+        end("eth1", 6001, 4),
+        &pod_handle,
+    );
     assert!(name.unwrap_err().is_exists());
-    let number = veth(&mut on_host, end("sw2", 5000, 3), end("eth1", 6001, 4), &pod_handle);
+    let number = veth(
+        &mut on_host,
+        end("sw2", 5000, 3),
+        end("eth1", 6001, 4),
+        &pod_handle,
+    );
     let number = number.unwrap_err();
     assert!(number.is_busy() || number.is_exists(), "{number:?}");
     assert_eq!(number.to_string(), "link add veth sw2 peer eth1");
@@ -106,21 +142,38 @@ fn addresses_routes_and_neighbours_in_one_send() {
         ])
         .unwrap();
 
-    let shown = &host.ip_json("route show proto 83")[..];
-    assert_eq!(shown, &serde_json::json!([
-        {"dst": "10.244.1.7", "dev": "up0", "protocol": "83", "scope": "link", "flags": []},
-        {"dst": "10.244.3.0/24", "gateway": "10.0.0.2", "dev": "up0", "protocol": "83",
-         "prefsrc": "10.9.0.1", "flags": []},
-    ]));
+    let shown = host.ip_json("route show proto 83");
+    let wanted = serde_json::json!([
+        {"dst": "10.244.1.7", "dev": "up0", "scope": "link", "flags": []},
+        {"dst": "10.244.3.0/24", "gateway": "10.0.0.2", "dev": "up0", "prefsrc": "10.9.0.1",
+         "flags": []},
+    ]);
+    assert_eq!(shown, wanted);
     let entry = &host.ip_json("neigh show 10.0.0.9")[0];
     assert_eq!(entry["lladdr"], "02:00:00:00:00:09");
     assert_eq!(entry["state"], serde_json::json!(["PERMANENT"]));
 
     let filter = RouteFilter::of(Family::V4, RouteProtocol::SEAWAY);
-    assert_eq!(socket.routes(&filter).unwrap(), [connected.clone(), route.clone()]);
-    assert!(socket.addresses(Family::V4, Some(up0)).unwrap().contains(&address));
-    assert!(socket.neighbours(Family::V4, Some(up0)).unwrap().contains(&neighbour));
-    let unused = RouteFilter { table: Some(TableId(4711)), ..filter };
+    assert_eq!(
+        socket.routes(&filter).unwrap(),
+        [connected.clone(), route.clone()]
+    );
+    assert!(
+        socket
+            .addresses(Family::V4, Some(up0))
+            .unwrap()
+            .contains(&address)
+    );
+    assert!(
+        socket
+            .neighbours(Family::V4, Some(up0))
+            .unwrap()
+            .contains(&neighbour)
+    );
+    let unused = RouteFilter {
+        table: Some(TableId(4711)),
+        ..filter
+    };
     assert_eq!(socket.routes(&unused).unwrap(), []);
     assert!(socket.remove_route(&route).unwrap());
     assert!(!socket.remove_route(&route).unwrap());
@@ -139,11 +192,23 @@ fn the_first_failure_of_a_send_is_reported_with_the_kernels_words() {
     unreachable.gateway = Some("192.0.2.1".parse().unwrap());
     let missing = IfIndex(4242);
     let failed = socket
-        .execute(&[Request::route_add(&unreachable), Request::link_set_up(missing)])
+        .execute(&[
+            Request::route_add(&unreachable),
+            Request::link_set_up(missing),
+        ])
         .unwrap_err();
     assert_eq!(failed.to_string(), "route add 10.1.0.0/16 via 192.0.2.1");
-    assert!(failed.reason.to_string().contains("Nexthop has invalid gateway"), "{failed:?}");
-    assert!(socket.link_set_up(missing).unwrap_err().is_not_found(), "the socket is still usable");
+    assert!(
+        failed
+            .reason
+            .to_string()
+            .contains("Nexthop has invalid gateway"),
+        "{failed:?}"
+    );
+    assert!(
+        socket.link_set_up(missing).unwrap_err().is_not_found(),
+        "the socket is still usable"
+    );
 }
 
 #[test]
@@ -158,10 +223,18 @@ fn six_routes_and_addresses() {
     let mut route = Route::to("fd00:3::/64".parse().unwrap());
     (route.gateway, route.oif) = (Some("fd00::2".parse().unwrap()), Some(up0));
     socket.route_replace(&route).unwrap();
-    assert_eq!(host.ip_json("-6 route show proto 83")[0]["gateway"], "fd00::2");
-    let ours = socket.routes(&RouteFilter::of(Family::V6, RouteProtocol::SEAWAY)).unwrap();
+    assert_eq!(
+        host.ip_json("-6 route show proto 83")[0]["gateway"],
+        "fd00::2"
+    );
+    let ours = socket
+        .routes(&RouteFilter::of(Family::V6, RouteProtocol::SEAWAY))
+        .unwrap();
     assert_eq!(ours.len(), 1);
-    assert_eq!((ours[0].destination, ours[0].gateway), (route.destination, route.gateway));
+    assert_eq!(
+        (ours[0].destination, ours[0].gateway),
+        (route.destination, route.gateway)
+    );
 }
 
 #[test]
@@ -170,7 +243,11 @@ fn a_monitor_sees_what_others_do() {
         return;
     }
     let host = Netns::new("host");
-    let groups = Groups { links: true, addresses: true, routes: true };
+    let groups = Groups {
+        links: true,
+        addresses: true,
+        routes: true,
+    };
     let mut monitor = host.enter(|| Monitor::open(groups).unwrap());
     assert_eq!(monitor.wait(Duration::from_millis(1)).unwrap(), None);
     host.ip("link add m0 type veth peer name m1");
@@ -188,7 +265,10 @@ fn a_monitor_sees_what_others_do() {
             _ => {}
         }
     }
-    assert!(up && address && route && gone, "{up} {address} {route} {gone}");
+    assert!(
+        up && address && route && gone,
+        "{up} {address} {route} {gone}"
+    );
 }
 
 #[test]
@@ -197,7 +277,10 @@ fn a_monitor_that_was_too_slow_says_so() {
         return;
     }
     let host = Netns::new("host");
-    let groups = Groups { routes: true, ..Groups::default() };
+    let groups = Groups {
+        routes: true,
+        ..Groups::default()
+    };
     let mut monitor = host.enter(|| Monitor::open(groups).unwrap());
     let (_, mut socket) = open(&host);
     // The default receive buffer holds a few hundred notifications.

@@ -26,7 +26,10 @@ pub(super) fn write(spec: &ImageSpec, path: &Path) -> Result<()> {
     let manifest = json_blob(MANIFEST, &manifest, &blobs)?;
     let index = index(&manifest, &spec.names);
     std::fs::write(layout.path().join("index.json"), index.to_string())?;
-    std::fs::write(layout.path().join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    std::fs::write(
+        layout.path().join("oci-layout"),
+        r#"{"imageLayoutVersion":"1.0.0"}"#,
+    )?;
     let partial = path.with_extension("partial");
     tar(layout.path(), &partial)?;
     std::fs::rename(&partial, path).with_context(|| format!("write {}", path.display()))
@@ -74,7 +77,13 @@ fn descriptor(media_type: &str, hash: &str, size: u64) -> Value {
 /// A tar file of a folder's content that depends on nothing but that content.
 fn tar(folder: &Path, file: &Path) -> Result<()> {
     let done = Command::new("tar")
-        .args(["--create", "--format=posix", "--sort=name", "--mtime=@0", "--numeric-owner"])
+        .args([
+            "--create",
+            "--format=posix",
+            "--sort=name",
+            "--mtime=@0",
+            "--numeric-owner",
+        ])
         .arg("--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime")
         .args(["--xattrs", "--file"])
         .arg(file)
@@ -83,7 +92,11 @@ fn tar(folder: &Path, file: &Path) -> Result<()> {
         .output()
         .context("start tar")?;
     if !done.status.success() {
-        bail!("tar of {}: {}", folder.display(), String::from_utf8_lossy(&done.stderr));
+        bail!(
+            "tar of {}: {}",
+            folder.display(),
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
     Ok(())
 }

@@ -1,0 +1,373 @@
+//! A real Kubernetes on one machine: control plane, registry and DNS in a network namespace
+//! that has no way out, and nodes beside it on a bridge.
+//!
+//! ```text
+//!  control: etcd kube-apiserver kube-controller-manager kube-scheduler coredns registry kubectl
+//!     br0 172.30.0.1 ──┬── node-1 eth0 172.30.0.11   containerd, agent, proxy, pods
+//!                      └── node-2 eth0 172.30.0.12   the same
+//! ```
+//!
+//! Each node has its own network and mount namespace (with the usual paths: `/run`, `/etc/cni`,
+//! `/opt/cni/bin`, `/var/lib`, `/sys/fs/bpf` are its own) and its own cgroups. Agent, proxy and
+//! CNI plugin of a node are ours or the stock ones, so that the two can be compared.
+//!
+//! It deliberately does not talk to the API itself: `kubectl` does, as for a user.
+//! The programs come from `cargo xtask setup`.
+
+mod cgroups;
+mod control;
+mod dns;
+mod node;
+mod pki;
+mod place;
+mod registry;
+mod report;
+mod wait;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use control::ControlPlane;
+use pki::Pki;
+
+pub use node::Node;
+pub use place::Daemon;
+pub use wait::until;
+
+/// Where the API server, DNS and the registry listen, as the nodes see it.
+pub const CONTROL_IP: &str = "172.30.0.1";
+/// The pods' addresses; each node gets a /24 of it.
+pub const CLUSTER_CIDR: &str = "10.244.0.0/16";
+/// The Services' addresses.
+pub const SERVICE_CIDR: &str = "10.96.0.0/16";
+/// The cluster's DNS Service.
+pub const DNS_IP: &str = "10.96.0.10";
+/// An image with the program of that name as entry point, and a shell beside it.
+pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
+
+/// How long a cluster may take until every node is ready. Generous: a busy machine.
+const START_LIMIT: Duration = Duration::from_mins(3);
+
+/// Who runs the pods of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Agent {
+    /// `seaway-agent`
+    Seaway,
+    /// The stock kubelet
+    Kubelet,
+}
+
+/// Who serves Services on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proxy {
+    /// `seaway-proxy --service-proxy=ebpf`
+    SeawayEbpf,
+    /// `seaway-proxy --service-proxy=iptables`
+    SeawayIptables,
+    /// The stock kube-proxy, iptables mode
+    KubeProxy,
+}
+
+/// Who connects the pods of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cni {
+    /// `seaway-cni`, and the pod network of `seaway-proxy`
+    Seaway,
+    /// The reference plugins bridge, host-local and portmap, routes made by hand
+    Bridge,
+}
+
+/// What a node is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Runs pods
+    pub agent: Agent,
+    /// Serves Services
+    pub proxy: Proxy,
+    /// Connects pods
+    pub cni: Cni,
+}
+
+impl NodeOptions {
+    /// Everything ours.
+    #[must_use]
+    pub const fn seaway(proxy: Proxy) -> Self {
+        Self { agent: Agent::Seaway, proxy, cni: Cni::Seaway }
+    }
+
+    /// Everything stock.
+    #[must_use]
+    pub const fn stock() -> Self {
+        Self { agent: Agent::Kubelet, proxy: Proxy::KubeProxy, cni: Cni::Bridge }
+    }
+}
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// Its nodes; they are called `node-1`, `node-2` and so on.
+    pub nodes: Vec<NodeOptions>,
+}
+
+impl ClusterOptions {
+    /// Two nodes alike.
+    #[must_use]
+    pub fn two(node: NodeOptions) -> Self {
+        Self { nodes: vec![node, node] }
+    }
+}
+
+/// A running cluster. Everything of it ends with this guard.
+///
+/// When it is dropped by a failing test it prints what its programs said last. With
+/// `SEAWAY_KEEP` set it is then left running, and how to enter its namespaces is printed.
+#[derive(Debug)]
+pub struct Cluster {
+    // Dropped in this order: nodes before what they talk to, the folder last.
+    nodes: Vec<Node>,
+    control: ControlPlane,
+    pki: Pki,
+    dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts it, and returns when all nodes are Ready.
+    ///
+    /// # Errors
+    /// When a part is missing (run `cargo xtask setup`), ends early or does not get ready; the
+    /// ends of all logs have then been printed.
+    pub fn start(options: &ClusterOptions) -> Result<Self> {
+        let started = Instant::now();
+        cgroups::sweep();
+        let dir = tempfile::Builder::new()
+            .prefix("seaway-cluster-")
+            .tempdir()
+            .context("make the cluster's folder")?;
+        let pki = Pki::create(dir.path())?;
+        let control = ControlPlane::start(dir.path(), &pki)?;
+        say(&format!("control plane started after {} s", started.elapsed().as_secs()));
+        let mut cluster = Self { nodes: Vec::new(), control, pki, dir };
+        match cluster.start_nodes(options) {
+            Ok(()) => {
+                say(&format!("all nodes are Ready after {} s", started.elapsed().as_secs()));
+                Ok(cluster)
+            }
+            Err(error) => {
+                report::print(&cluster);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_nodes(&mut self, options: &ClusterOptions) -> Result<()> {
+        // Containers can start before there is an API to ask.
+        for (index, options) in options.nodes.iter().enumerate() {
+            let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *options)?;
+            self.nodes.push(node);
+        }
+        self.control.wait_ready(self)?;
+        for node in &mut self.nodes {
+            node.start_daemons()?;
+        }
+        self.connect_pods()?;
+        dns::publish(self)?;
+        self.wait_nodes_ready()
+    }
+
+    /// Routes from the control plane to the pods, and what stock CNI plugins need.
+    fn connect_pods(&self) -> Result<()> {
+        let mut cidrs = Vec::new();
+        for node in &self.nodes {
+            let what = format!("{} has a pod CIDR", node.name());
+            let cidr = until(&what, START_LIMIT, || {
+                self.check_alive()?;
+                let args = ["get", "node", node.name(), "-o", "jsonpath={.spec.podCIDR}"];
+                // Not registered yet is an error of kubectl, and no reason to give up.
+                Ok(self.kubectl(&args).ok().filter(|cidr| !cidr.is_empty()))
+            })?;
+            self.control.netns().ip(&format!("route replace {cidr} via {}", node.ip()));
+            cidrs.push((node, cidr));
+        }
+        for (node, cidr) in &cidrs {
+            for (other, other_cidr) in &cidrs {
+                if node.name() != other.name() {
+                    node.route_to_peer(other.ip(), other_cidr);
+                }
+            }
+            node.configure_cni(cidr)?;
+        }
+        Ok(())
+    }
+
+    fn wait_nodes_ready(&self) -> Result<()> {
+        until("every node is Ready", START_LIMIT, || {
+            self.check_alive()?;
+            let nodes = self.get(&["nodes"])?;
+            let ready = nodes["items"].as_array().into_iter().flatten().filter(|node| {
+                let conditions = node["status"]["conditions"].as_array();
+                let mut conditions = conditions.into_iter().flatten();
+                conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
+            });
+            Ok((ready.count() == self.nodes.len()).then_some(()))
+        })
+    }
+
+    /// Fails when a program of the cluster has ended that nobody has stopped.
+    ///
+    /// # Errors
+    /// Naming the program.
+    pub fn check_alive(&self) -> Result<()> {
+        for daemon in self.daemons() {
+            daemon.check_alive()?;
+        }
+        Ok(())
+    }
+
+    fn daemons(&self) -> impl Iterator<Item = &Daemon> {
+        self.control.daemons().chain(self.nodes.iter().flat_map(Node::daemons))
+    }
+
+    /// The nodes, in order.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// One node, to stop and start its programs.
+    ///
+    /// # Panics
+    /// When there is none of that index.
+    #[must_use]
+    #[track_caller]
+    pub fn node_mut(&mut self, index: usize) -> &mut Node {
+        &mut self.nodes[index]
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.pki.kubeconfig("admin")
+    }
+
+    /// The folder with its logs and configuration, which ends with it.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A command beside the control plane, such as a client outside of the cluster.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.control.place().command(program)
+    }
+
+    /// How a person enters the namespace of the control plane.
+    #[must_use]
+    pub fn how_to_enter(&self) -> String {
+        format!(
+            "nsenter --net={} env KUBECONFIG={} PATH={}:$PATH bash",
+            self.control.netns().path().display(),
+            self.kubeconfig().display(),
+            crate::cache_dir().join("bin").display()
+        )
+    }
+
+    /// Runs `kubectl ARGS` as administrator and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails, with its error text.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let output = self.kubectl_command(args).output().context("start kubectl")?;
+        ensure!(
+            output.status.success(),
+            "kubectl {}: {}{}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr),
+            String::from_utf8_lossy(&output.stdout)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// `kubectl ARGS`, ready to be started.
+    #[must_use]
+    pub fn kubectl_command(&self, args: &[&str]) -> Command {
+        let mut command = self.command(tool("kubectl"));
+        // Its discovery cache belongs to this cluster.
+        command.args(args).env("KUBECONFIG", self.kubeconfig()).env("HOME", self.dir());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// `kubectl get ARGS -o json`, parsed.
+    ///
+    /// # Errors
+    /// As [`Self::kubectl`].
+    pub fn get(&self, args: &[&str]) -> Result<Value> {
+        let words: Vec<&str> = ["get"].iter().chain(args).chain(&["-o", "json"]).copied().collect();
+        let text = self.kubectl(&words)?;
+        serde_json::from_str(&text).with_context(|| format!("parse kubectl {}", words.join(" ")))
+    }
+
+    /// `kubectl apply` of a manifest.
+    ///
+    /// # Errors
+    /// As [`Self::kubectl`].
+    pub fn apply(&self, manifest: &str) -> Result<()> {
+        let file = tempfile::NamedTempFile::new_in(self.dir()).context("make a manifest file")?;
+        std::fs::write(file.path(), manifest).context("write the manifest")?;
+        let path = file.path().to_string_lossy();
+        self.kubectl(&["apply", "--server-side", "-f", &path]).map(drop)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        report::print(self);
+        if std::env::var_os("SEAWAY_KEEP").is_some() {
+            say("SEAWAY_KEEP is set: the cluster stays; the next test run removes it");
+            for node in self.nodes.drain(..) {
+                std::mem::forget(node);
+            }
+            self.control.keep();
+            let kept = tempfile::tempdir().map(|empty| std::mem::replace(&mut self.dir, empty));
+            if let Ok(dir) = kept {
+                say(&format!("its folder is {}", dir.keep().display()));
+            }
+        }
+    }
+}
+
+/// A program that `cargo xtask setup` has built.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+#[track_caller]
+pub fn tool(name: &str) -> PathBuf {
+    let path = crate::cache_dir().join("bin").join(name);
+    assert!(path.is_file(), "{} is missing: run `cargo xtask setup`", path.display());
+    path
+}
+
+/// Progress: written past libtest's capture, since a silent minute looks like a hang.
+pub(crate) fn say(message: &str) {
+    use std::io::Write as _;
+    // Nobody listens any more: nothing to do about it.
+    writeln!(std::io::stderr(), "   cluster: {message}").ok();
+}
+
+/// Runs a command to its end.
+fn must(command: &mut Command, what: &str) -> Result<()> {
+    let output = command.output().with_context(|| format!("start {what}"))?;
+    if !output.status.success() {
+        bail!("{what}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The control plane: in a namespace of its own, without a default route.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::pki::Pki;
+use super::place::{Daemon, Place};
+use super::{
+    CLUSTER_CIDR, CONTROL_IP, Cluster, SERVICE_CIDR, START_LIMIT, dns, registry, tool, until,
+};
+use crate::{Cgroup2, Netns};
+
+#[derive(Debug)]
+pub(super) struct ControlPlane {
+    // Dropped in this order.
+    daemons: Vec<Daemon>,
+    place: Place,
+    guards: Option<(Cgroup2, Netns)>,
+}
+
+impl ControlPlane {
+    /// Starts all of its programs; they find each other by themselves.
+    pub(super) fn start(dir: &Path, pki: &Pki) -> Result<Self> {
+        let netns = Netns::new("control");
+        netns.ip("link add br0 type bridge");
+        netns.ip(&format!("addr add {CONTROL_IP}/24 dev br0"));
+        netns.ip("link set br0 up");
+        let cgroup = Cgroup2::new("control");
+        let place = Place::new(vec![netns.fd()], cgroup.path().to_owned());
+        let registry = registry::start(dir, &place)?;
+        let mut control = Self { daemons: vec![registry], place, guards: Some((cgroup, netns)) };
+        let daemons = [
+            etcd(dir),
+            api_server(dir, pki),
+            controller_manager(dir, pki),
+            scheduler(dir, pki),
+            dns::server(dir, pki)?,
+        ];
+        for daemon in daemons {
+            control.daemons.push(daemon.spawn(&control.place)?);
+        }
+        Ok(control)
+    }
+
+    /// Returns when the API answers and its built-in roles exist.
+    pub(super) fn wait_ready(&self, cluster: &Cluster) -> Result<()> {
+        until("the API server is ready", START_LIMIT, || {
+            for daemon in &self.daemons {
+                daemon.check_alive()?;
+            }
+            Ok(cluster.kubectl(&["get", "--raw", "/readyz"]).ok())
+        })
+        .map(drop)
+    }
+
+    pub(super) fn daemons(&self) -> impl Iterator<Item = &Daemon> {
+        self.daemons.iter()
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn netns(&self) -> &Netns {
+        let (_, netns) = self.guards.as_ref().expect("only a cluster that is dropped is kept");
+        netns
+    }
+
+    /// Leaves everything running when the guard goes.
+    pub(super) fn keep(&mut self) {
+        self.daemons.drain(..).for_each(std::mem::forget);
+        std::mem::forget(self.guards.take());
+    }
+}
+
+fn etcd(dir: &Path) -> Daemon {
+    Daemon::new(dir, "etcd", tool("etcd")).args([
+        format!("--data-dir={}", dir.join("etcd").display()),
+        "--listen-client-urls=http://127.0.0.1:2379".into(),
+        "--advertise-client-urls=http://127.0.0.1:2379".into(),
+        "--listen-peer-urls=http://127.0.0.1:2380".into(),
+        // Nothing of this outlives the cluster.
+        "--unsafe-no-fsync".into(),
+        "--log-level=warn".into(),
+    ])
+}
+
+fn api_server(dir: &Path, pki: &Pki) -> Daemon {
+    let file = |name: &str| pki.text(name);
+    Daemon::new(dir, "kube-apiserver", tool("kube-apiserver")).args([
+        "--etcd-servers=http://127.0.0.1:2379".to_owned(),
+        format!("--advertise-address={CONTROL_IP}"),
+        "--secure-port=6443".into(),
+        format!("--service-cluster-ip-range={SERVICE_CIDR}"),
+        "--authorization-mode=Node,RBAC".into(),
+        "--enable-admission-plugins=NodeRestriction".into(),
+        "--allow-privileged=true".into(),
+        "--enable-aggregator-routing=true".into(),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        // Node names are in no DNS here.
+        "--kubelet-preferred-address-types=InternalIP".into(),
+        format!("--kubelet-certificate-authority={}", file("ca.crt")),
+        format!("--kubelet-client-certificate={}", file("apiserver-kubelet.crt")),
+        format!("--kubelet-client-key={}", file("apiserver-kubelet.key")),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--service-account-key-file={}", file("sa.pub")),
+        format!("--service-account-signing-key-file={}", file("sa.key")),
+        // Without these no aggregated API becomes available.
+        format!("--proxy-client-cert-file={}", file("front-proxy.crt")),
+        format!("--proxy-client-key-file={}", file("front-proxy.key")),
+        format!("--requestheader-client-ca-file={}", file("ca.crt")),
+        "--requestheader-allowed-names=front-proxy-client".into(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".into(),
+        "--requestheader-group-headers=X-Remote-Group".into(),
+        "--requestheader-username-headers=X-Remote-User".into(),
+    ])
+}
+
+fn controller_manager(dir: &Path, pki: &Pki) -> Daemon {
+    component(dir, pki, "kube-controller-manager", "controller-manager").args([
+        "--allocate-node-cidrs=true".to_owned(),
+        format!("--cluster-cidr={CLUSTER_CIDR}"),
+        format!("--service-cluster-ip-range={SERVICE_CIDR}"),
+        "--use-service-account-credentials=true".into(),
+        format!("--root-ca-file={}", pki.text("ca.crt")),
+        format!("--service-account-private-key-file={}", pki.text("sa.key")),
+        format!("--cluster-signing-cert-file={}", pki.text("ca.crt")),
+        format!("--cluster-signing-key-file={}", pki.text("ca.key")),
+    ])
+}
+
+fn scheduler(dir: &Path, pki: &Pki) -> Daemon {
+    component(dir, pki, "kube-scheduler", "scheduler")
+}
+
+/// What the controller manager and the scheduler have in common.
+fn component(dir: &Path, pki: &Pki, program: &str, user: &str) -> Daemon {
+    let kubeconfig: PathBuf = pki.kubeconfig(user);
+    let kubeconfig = kubeconfig.display();
+    Daemon::new(dir, program, tool(program)).args([
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".into(),
+        "--leader-elect=false".into(),
+    ])
+}
