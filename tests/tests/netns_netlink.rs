@@ -27,13 +27,11 @@ fn end(name: &str, index: u32, last: u8) -> VethEnd {
 }
 
 fn veth(socket: &mut Socket, host: VethEnd, peer: VethEnd, netns: &Ns) -> Result<(), NetlinkError> {
-    let alias = Some("default/web".to_owned());
     socket.link_add_veth(&VethPair {
         host,
         peer,
         peer_netns: netns.as_fd(),
         mtu: 1400,
-        alias,
     })
 }
 
@@ -56,7 +54,6 @@ fn veth_is_born_in_place_with_the_given_numbers_names_and_addresses() {
     assert_eq!(link["ifindex"], 5000);
     assert_eq!(link["address"], "0a:00:00:00:00:01");
     assert_eq!(link["mtu"], 1400);
-    assert_eq!(link["ifalias"], "default/web");
     let peer = &pod.ip_json("-d link show eth0")[0];
     assert_eq!(
         (&peer["ifindex"], &peer["mtu"]),
@@ -70,7 +67,10 @@ fn veth_is_born_in_place_with_the_given_numbers_names_and_addresses() {
     assert!(!seen.up);
     assert_eq!(in_pod.link_by_index(IfIndex(5001)).unwrap(), seen);
 
-    on_host.link_set_up(IfIndex(5000)).unwrap();
+    let alias = Request::link_set_alias(IfIndex(5000), "default/web");
+    on_host
+        .execute(&[Request::link_set_up(IfIndex(5000)), alias])
+        .unwrap();
     in_pod.link_set_up(IfIndex(5001)).unwrap();
     let up = on_host.link_by_name("swtest").unwrap();
     assert!(up.up && up.carrier);

@@ -67,8 +67,6 @@ pub struct VethPair<'fd> {
     pub peer_netns: BorrowedFd<'fd>,
     /// Bytes, both ends.
     pub mtu: u32,
-    /// Human text on the host end, at most 255 bytes.
-    pub alias: Option<String>,
 }
 
 impl Link {
@@ -114,9 +112,6 @@ impl VethPair<'_> {
         peer.attributes
             .push(LinkAttribute::NetNsFd(self.peer_netns.as_raw_fd()));
         let mut host = end_message(&self.host, self.mtu);
-        if let Some(alias) = &self.alias {
-            host.attributes.push(LinkAttribute::IfAlias(alias.clone()));
-        }
         host.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

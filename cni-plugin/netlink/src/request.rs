@@ -112,6 +112,21 @@ impl Request<'static> {
         )
     }
 
+    /// Sets the human text, at most 255 bytes. It cannot be given at creation
+    /// (`rtnl_create_link` ignores it, Linux 6.18).
+    pub fn link_set_alias(index: IfIndex, alias: &str) -> Self {
+        let mut message = link(index);
+        message
+            .attributes
+            .push(LinkAttribute::IfAlias(alias.to_owned()));
+        Self::new(
+            "link set alias",
+            index.to_string(),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
     /// Adds an address.
     pub fn address_add(address: &Address) -> Self {
         let message = Message::NewAddress(address.message());

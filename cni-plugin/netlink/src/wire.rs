@@ -137,10 +137,12 @@ impl Wire {
                     continue;
                 };
                 match message.body {
+                    Body::Ack(Some(reason)) if frame.flags & NLM_F_ACK == 0 => {
+                        // The begin of an nfnetlink batch: all of it is refused.
+                        return Err(frame.error(reason));
+                    }
                     Body::Ack(outcome) => {
-                        if frame.flags & NLM_F_ACK != 0 {
-                            pending -= 1;
-                        }
+                        pending -= usize::from(frame.flags & NLM_F_ACK != 0);
                         if let Some(reason) = outcome
                             && failure
                                 .as_ref()
