@@ -20,6 +20,7 @@ mod dns;
 mod node;
 mod pki;
 mod place;
+mod questions;
 mod registry;
 mod report;
 mod wait;
@@ -34,8 +35,9 @@ use serde_json::Value;
 use control::ControlPlane;
 use pki::Pki;
 
-pub use node::Node;
+pub use node::{Node, Role};
 pub use place::Daemon;
+pub use questions::web_deployment;
 pub use wait::until;
 
 /// Where the API server, DNS and the registry listen, as the nodes see it.
@@ -96,13 +98,21 @@ impl NodeOptions {
     /// Everything ours.
     #[must_use]
     pub const fn seaway(proxy: Proxy) -> Self {
-        Self { agent: Agent::Seaway, proxy, cni: Cni::Seaway }
+        Self {
+            agent: Agent::Seaway,
+            proxy,
+            cni: Cni::Seaway,
+        }
     }
 
     /// Everything stock.
     #[must_use]
     pub const fn stock() -> Self {
-        Self { agent: Agent::Kubelet, proxy: Proxy::KubeProxy, cni: Cni::Bridge }
+        Self {
+            agent: Agent::Kubelet,
+            proxy: Proxy::KubeProxy,
+            cni: Cni::Bridge,
+        }
     }
 }
 
@@ -117,7 +127,9 @@ impl ClusterOptions {
     /// Two nodes alike.
     #[must_use]
     pub fn two(node: NodeOptions) -> Self {
-        Self { nodes: vec![node, node] }
+        Self {
+            nodes: vec![node, node],
+        }
     }
 }
 
@@ -149,11 +161,22 @@ impl Cluster {
             .context("make the cluster's folder")?;
         let pki = Pki::create(dir.path())?;
         let control = ControlPlane::start(dir.path(), &pki)?;
-        say(&format!("control plane started after {} s", started.elapsed().as_secs()));
-        let mut cluster = Self { nodes: Vec::new(), control, pki, dir };
+        say(&format!(
+            "control plane started after {} s",
+            started.elapsed().as_secs()
+        ));
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            control,
+            pki,
+            dir,
+        };
         match cluster.start_nodes(options) {
             Ok(()) => {
-                say(&format!("all nodes are Ready after {} s", started.elapsed().as_secs()));
+                say(&format!(
+                    "all nodes are Ready after {} s",
+                    started.elapsed().as_secs()
+                ));
                 Ok(cluster)
             }
             Err(error) => {
@@ -189,7 +212,9 @@ impl Cluster {
                 // Not registered yet is an error of kubectl, and no reason to give up.
                 Ok(self.kubectl(&args).ok().filter(|cidr| !cidr.is_empty()))
             })?;
-            self.control.netns().ip(&format!("route replace {cidr} via {}", node.ip()));
+            self.control
+                .netns()
+                .ip(&format!("route replace {cidr} via {}", node.ip()));
             cidrs.push((node, cidr));
         }
         for (node, cidr) in &cidrs {
@@ -207,11 +232,15 @@ impl Cluster {
         until("every node is Ready", START_LIMIT, || {
             self.check_alive()?;
             let nodes = self.get(&["nodes"])?;
-            let ready = nodes["items"].as_array().into_iter().flatten().filter(|node| {
-                let conditions = node["status"]["conditions"].as_array();
-                let mut conditions = conditions.into_iter().flatten();
-                conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
-            });
+            let ready = nodes["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|node| {
+                    let conditions = node["status"]["conditions"].as_array();
+                    let mut conditions = conditions.into_iter().flatten();
+                    conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
+                });
             Ok((ready.count() == self.nodes.len()).then_some(()))
         })
     }
@@ -228,7 +257,9 @@ impl Cluster {
     }
 
     fn daemons(&self) -> impl Iterator<Item = &Daemon> {
-        self.control.daemons().chain(self.nodes.iter().flat_map(Node::daemons))
+        self.control
+            .daemons()
+            .chain(self.nodes.iter().flat_map(Node::daemons))
     }
 
     /// The nodes, in order.
@@ -281,7 +312,10 @@ impl Cluster {
     /// # Errors
     /// When it fails, with its error text.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let output = self.kubectl_command(args).output().context("start kubectl")?;
+        let output = self
+            .kubectl_command(args)
+            .output()
+            .context("start kubectl")?;
         ensure!(
             output.status.success(),
             "kubectl {}: {}{}",
@@ -297,7 +331,10 @@ impl Cluster {
     pub fn kubectl_command(&self, args: &[&str]) -> Command {
         let mut command = self.command(tool("kubectl"));
         // Its discovery cache belongs to this cluster.
-        command.args(args).env("KUBECONFIG", self.kubeconfig()).env("HOME", self.dir());
+        command
+            .args(args)
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.dir());
         command.stdin(Stdio::null());
         command
     }
@@ -307,7 +344,12 @@ impl Cluster {
     /// # Errors
     /// As [`Self::kubectl`].
     pub fn get(&self, args: &[&str]) -> Result<Value> {
-        let words: Vec<&str> = ["get"].iter().chain(args).chain(&["-o", "json"]).copied().collect();
+        let words: Vec<&str> = ["get"]
+            .iter()
+            .chain(args)
+            .chain(&["-o", "json"])
+            .copied()
+            .collect();
         let text = self.kubectl(&words)?;
         serde_json::from_str(&text).with_context(|| format!("parse kubectl {}", words.join(" ")))
     }
@@ -320,7 +362,8 @@ impl Cluster {
         let file = tempfile::NamedTempFile::new_in(self.dir()).context("make a manifest file")?;
         std::fs::write(file.path(), manifest).context("write the manifest")?;
         let path = file.path().to_string_lossy();
-        self.kubectl(&["apply", "--server-side", "-f", &path]).map(drop)
+        self.kubectl(&["apply", "--server-side", "-f", &path])
+            .map(drop)
     }
 }
 
@@ -352,7 +395,11 @@ impl Drop for Cluster {
 #[track_caller]
 pub fn tool(name: &str) -> PathBuf {
     let path = crate::cache_dir().join("bin").join(name);
-    assert!(path.is_file(), "{} is missing: run `cargo xtask setup`", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing: run `cargo xtask setup`",
+        path.display()
+    );
     path
 }
 
@@ -367,7 +414,11 @@ pub(crate) fn say(message: &str) {
 fn must(command: &mut Command, what: &str) -> Result<()> {
     let output = command.output().with_context(|| format!("start {what}"))?;
     if !output.status.success() {
-        bail!("{what}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "{what}: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     Ok(())
 }

@@ -77,9 +77,10 @@ impl Join {
         command
     }
 
-    /// Makes a command run in these places.
+    /// Makes a command run in these places, with no signal blocked.
     pub fn apply(self, command: &mut Command) {
         let enter = move || {
+            nix::sys::signal::SigSet::empty().thread_set_mask()?;
             for cgroup in &self.cgroups {
                 write_zero(cgroup.as_raw_fd())?;
             }

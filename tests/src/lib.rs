@@ -18,6 +18,7 @@
 
 mod bin;
 mod cgroup;
+pub mod cluster;
 pub mod images;
 mod join;
 mod mounts;

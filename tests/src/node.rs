@@ -12,6 +12,7 @@ mod containerd;
 mod daemon;
 mod objects;
 mod place;
+mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -24,6 +25,7 @@ pub use containerd::{Containerd, Flavour, SOCKET};
 pub use daemon::Daemon;
 pub use objects::{PodView, ServiceView};
 pub use place::{NODE_IP, OUTSIDE_IP, Place};
+pub use traffic::all_answer;
 
 use crate::{bin, images, unique_name};
 

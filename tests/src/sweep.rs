@@ -48,7 +48,7 @@ fn report(path: &Path, removed: io::Result<()>) {
     }
 }
 
-fn leftovers(dir: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn leftovers(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = dir.read_dir().into_iter().flatten().flatten();
     entries
         .filter(|entry| owner_is_dead(&entry.file_name()))

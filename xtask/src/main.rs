@@ -12,6 +12,7 @@
 
 mod cache;
 mod command;
+mod demo;
 mod gotools;
 mod lint;
 mod setup;
@@ -35,6 +36,8 @@ enum Verb {
     Setup(setup::Args),
     /// Build Seaway's programs
     Build,
+    /// Show a Service that answers from pods, on a node that leaves nothing behind
+    Demo(demo::Args),
     /// Run the tests, all parts unless some are named
     Test(suites::Args),
     /// Format, clippy, documentation, dependencies
@@ -65,6 +68,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Setup(args) => setup::run(&args)?,
         Verb::Build => suites::build()?,
+        Verb::Demo(args) => demo::run(&args)?,
         Verb::Test(args) => return suites::run(&args),
         Verb::Lint => lint::run()?,
     }

@@ -105,7 +105,8 @@ pub(crate) fn build() -> Result<()> {
     build_programs()
 }
 
-fn build_programs() -> Result<()> {
+/// Compiles every program of the workspace.
+pub(crate) fn build_programs() -> Result<()> {
     shown(
         Command::new("cargo")
             .args(["build", "--workspace", "--bins"])

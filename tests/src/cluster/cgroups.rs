@@ -83,7 +83,11 @@ pub(super) fn sweep() {
 
 /// The v1 hierarchies; none where the machine has cgroup2 alone.
 fn v1_hierarchies() -> Vec<PathBuf> {
-    let entries = Path::new(CGROUP_ROOT).read_dir().into_iter().flatten().flatten();
+    let entries = Path::new(CGROUP_ROOT)
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())

@@ -29,7 +29,11 @@ impl ControlPlane {
         let cgroup = Cgroup2::new("control");
         let place = Place::new(vec![netns.fd()], cgroup.path().to_owned());
         let registry = registry::start(dir, &place)?;
-        let mut control = Self { daemons: vec![registry], place, guards: Some((cgroup, netns)) };
+        let mut control = Self {
+            daemons: vec![registry],
+            place,
+            guards: Some((cgroup, netns)),
+        };
         let daemons = [
             etcd(dir),
             api_server(dir, pki),
@@ -63,7 +67,10 @@ impl ControlPlane {
     }
 
     pub(super) fn netns(&self) -> &Netns {
-        let (_, netns) = self.guards.as_ref().expect("only a cluster that is dropped is kept");
+        let (_, netns) = self
+            .guards
+            .as_ref()
+            .expect("only a cluster that is dropped is kept");
         netns
     }
 
@@ -103,7 +110,10 @@ fn api_server(dir: &Path, pki: &Pki) -> Daemon {
         // Node names are in no DNS here.
         "--kubelet-preferred-address-types=InternalIP".into(),
         format!("--kubelet-certificate-authority={}", file("ca.crt")),
-        format!("--kubelet-client-certificate={}", file("apiserver-kubelet.crt")),
+        format!(
+            "--kubelet-client-certificate={}",
+            file("apiserver-kubelet.crt")
+        ),
         format!("--kubelet-client-key={}", file("apiserver-kubelet.key")),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", file("sa.pub")),

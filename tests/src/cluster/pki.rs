@@ -42,7 +42,11 @@ impl Pki {
                 "kubernetes.default.svc.cluster.local",
             ],
         )?;
-        pki.client("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")?;
+        pki.client(
+            "apiserver-kubelet",
+            "kube-apiserver-kubelet-client",
+            "system:masters",
+        )?;
         pki.client("front-proxy", "front-proxy-client", "")?;
         pki.client("admin", "kubernetes-admin", "system:masters")?;
         pki.client("controller-manager", "system:kube-controller-manager", "")?;
@@ -82,7 +86,13 @@ impl Pki {
 
     fn client(&self, name: &str, user: &str, group: &str) -> Result<()> {
         let params = CertificateParams::default();
-        self.issue(name, user, group, params, ExtendedKeyUsagePurpose::ClientAuth)?;
+        self.issue(
+            name,
+            user,
+            group,
+            params,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        )?;
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -108,15 +118,20 @@ impl Pki {
         mut params: CertificateParams,
         usage: ExtendedKeyUsagePurpose,
     ) -> Result<()> {
-        params.distinguished_name.push(DnType::CommonName, common_name);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
         if !organization.is_empty() {
-            params.distinguished_name.push(DnType::OrganizationName, organization);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, organization);
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().with_context(|| format!("make the key of {name}"))?;
-        let certificate =
-            params.signed_by(&key, &self.ca).with_context(|| format!("sign {name}"))?;
+        let certificate = params
+            .signed_by(&key, &self.ca)
+            .with_context(|| format!("sign {name}"))?;
         self.write(&format!("{name}.crt"), &certificate.pem())?;
         self.write(&format!("{name}.key"), &key.serialize_pem())
     }
@@ -132,7 +147,10 @@ fn authority(name: &str) -> Result<(Issuer<'static, KeyPair>, String, String)> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     let key = KeyPair::generate().context("make the authority's key")?;
     let certificate = params.self_signed(&key).context("sign the authority")?;
     let (pem, key_pem) = (certificate.pem(), key.serialize_pem());

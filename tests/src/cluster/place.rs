@@ -24,7 +24,11 @@ impl Place {
     pub(super) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut join = Join::new().cgroup_dir(&self.cgroup);
         for namespace in &self.namespaces {
-            join = join.namespace(namespace.try_clone().expect("there are free file descriptors"));
+            join = join.namespace(
+                namespace
+                    .try_clone()
+                    .expect("there are free file descriptors"),
+            );
         }
         join.command(program)
     }
@@ -94,9 +98,16 @@ impl Daemon {
     /// # Errors
     /// When it does not run, or cannot be waited for.
     pub fn kill(&mut self) -> Result<ExitStatus> {
-        let mut child = self.child.take().with_context(|| format!("{} does not run", self.name))?;
-        child.kill().with_context(|| format!("kill {}", self.name))?;
-        child.wait().with_context(|| format!("wait for {}", self.name))
+        let mut child = self
+            .child
+            .take()
+            .with_context(|| format!("{} does not run", self.name))?;
+        child
+            .kill()
+            .with_context(|| format!("kill {}", self.name))?;
+        child
+            .wait()
+            .with_context(|| format!("wait for {}", self.name))
     }
 
     /// Its name, such as `node-1-agent`.
@@ -122,7 +133,9 @@ impl Daemon {
         let Some(pid) = self.pid() else { return Ok(()) };
         // A zombie: ended, and not waited for.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
         if matches!(state, None | Some('Z' | 'X')) {
             bail!("{} has ended; see {}", self.name, self.log.display());
         }

@@ -43,7 +43,11 @@ fn filled(dir: &Path, place: &Place) -> Result<PathBuf> {
     let cache = crate::cache_dir();
     let agnhost = tool("agnhost");
     let built = fs::metadata(&agnhost).context("look at agnhost")?;
-    let storage = cache.join(format!("registry-{VERSION}-{}-{}", built.size(), built.mtime()));
+    let storage = cache.join(format!(
+        "registry-{VERSION}-{}-{}",
+        built.size(),
+        built.mtime()
+    ));
     let lock = File::create(cache.join("registry.lock")).context("open the registry's lock")?;
     let _lock = Flock::lock(lock, FlockArg::LockExclusive)
         .map_err(|(_, errno)| errno)
@@ -86,19 +90,18 @@ fn push(place: &Place, archive: &Path, tag: &str, name: &str) -> Result<()> {
     let path = name.strip_prefix("registry.k8s.io/").unwrap_or(name);
     let mut skopeo = place.command("skopeo");
     skopeo
-        .args(["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"])
+        .args([
+            "copy",
+            "--quiet",
+            "--insecure-policy",
+            "--dest-tls-verify=false",
+        ])
         .arg(format!("oci-archive:{}:{tag}", archive.display()))
         .arg(format!("docker://{CONTROL_IP}:{PORT}/{path}"));
     must(&mut skopeo, &format!("skopeo copy {name}"))
 }
 
-fn serve(
-    dir: &Path,
-    name: &str,
-    storage: &Path,
-    read_only: bool,
-    place: &Place,
-) -> Result<Daemon> {
+fn serve(dir: &Path, name: &str, storage: &Path, read_only: bool, place: &Place) -> Result<Daemon> {
     let config = dir.join(format!("{name}.yml"));
     let text = format!(
         "version: 0.1
@@ -118,7 +121,13 @@ http: {{addr: \"{CONTROL_IP}:{PORT}\"}}
     until("the registry answers", Duration::from_secs(20), || {
         daemon.check_alive()?;
         let mut curl = place.command("curl");
-        curl.args(["-s", "-f", "-o", "/dev/null", &format!("http://{CONTROL_IP}:{PORT}/v2/")]);
+        curl.args([
+            "-s",
+            "-f",
+            "-o",
+            "/dev/null",
+            &format!("http://{CONTROL_IP}:{PORT}/v2/"),
+        ]);
         let status = curl.status().context("start curl (apt-get install curl)")?;
         Ok(status.success().then_some(()))
     })?;

@@ -11,7 +11,13 @@ const TAIL_LINES: usize = 15;
 /// Prints the state of the cluster, the ends of its logs, and how to look around.
 pub(super) fn print(cluster: &Cluster) {
     for args in [
-        &["get", "nodes,pods,services,endpointslices", "-A", "-o", "wide"][..],
+        &[
+            "get",
+            "nodes,pods,services,endpointslices",
+            "-A",
+            "-o",
+            "wide",
+        ][..],
         &["get", "events", "-A", "--sort-by=.lastTimestamp"],
     ] {
         match cluster.kubectl(args) {
@@ -20,12 +26,20 @@ pub(super) fn print(cluster: &Cluster) {
         }
     }
     for daemon in cluster.daemons() {
-        say(&format!("the end of {}:\n{}", daemon.name(), tail(daemon.log())));
+        say(&format!(
+            "the end of {}:\n{}",
+            daemon.name(),
+            tail(daemon.log())
+        ));
     }
     say("with SEAWAY_KEEP=1 a failed cluster stays; to enter the control plane:");
     say(&cluster.how_to_enter());
     for node in cluster.nodes() {
-        say(&format!("to enter {}: {}", node.name(), node.how_to_enter()));
+        say(&format!(
+            "to enter {}: {}",
+            node.name(),
+            node.how_to_enter()
+        ));
     }
 }
 

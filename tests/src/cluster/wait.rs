@@ -25,7 +25,10 @@ pub fn until<T>(
             bail!("not within {} s: {what}", limit.as_secs());
         }
         if last_said.elapsed() > Duration::from_secs(5) {
-            super::say(&format!("waits until {what} ({} s)", started.elapsed().as_secs()));
+            super::say(&format!(
+                "waits until {what} ({} s)",
+                started.elapsed().as_secs()
+            ));
             last_said = Instant::now();
         }
         crate::sweep::pause(INTERVAL);

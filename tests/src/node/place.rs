@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::{Cgroup2, Join, Netns, PrivateMounts, connect};
 
-use super::cgroups_v1::CgroupsV1;
+use super::cgroups_v1::{self, CgroupsV1};
 
 /// A machine, as far as a node's programs can tell: its own network, host name, `/run`,
 /// `/etc`, `/opt`, `/var`, BPF file system, and a cgroup of its own in every hierarchy.
@@ -74,6 +74,33 @@ impl Place {
         })
     }
 
+    /// Ends and removes what there is under a name, whoever made it; nothing is fine.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn remove(name: &str) -> Result<()> {
+        for mount in std::iter::once(crate::cgroup2_mount()).chain(cgroups_v1::mounts()) {
+            crate::cgroup::remove_tree(&mount.join(name))
+                .with_context(|| format!("cgroup {name}"))?;
+        }
+        for name in [name.to_owned(), format!("{name}-outside")] {
+            let path = Path::new(crate::sweep::NETNS_DIR).join(&name);
+            crate::sweep::remove_netns(&path).with_context(|| format!("namespace {name}"))?;
+        }
+        match std::fs::remove_dir_all(Self::folder(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("folder of {name}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The folder on the host of the place called `name`.
+    #[must_use]
+    pub fn folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(name)
+    }
+
     /// The name of its folder, network namespace and cgroups.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -132,14 +159,6 @@ impl Place {
         command.current_dir("/");
         command
     }
-
-    /// Lets everything go on after the end of this process; returns the folder.
-    #[must_use]
-    pub fn keep(self) -> PathBuf {
-        let dir = self.dir.path().to_owned();
-        std::mem::forget(self);
-        dir
-    }
 }
 
 /// A folder in the temporary directory, removed with its content.
@@ -148,7 +167,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(name);
+        let path = Place::folder(name);
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(Self(path))
     }
