@@ -185,3 +185,6 @@ fn known_endpoints(
     }
     known
 }
+
+#[cfg(test)]
+mod tests;

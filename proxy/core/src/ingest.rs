@@ -139,3 +139,6 @@ impl Skips {
         self.done(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

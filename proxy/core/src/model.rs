@@ -136,7 +136,7 @@ impl Model {
     }
 
     /// The slices that name a Service.
-    pub fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = &SliceSpec> {
+    pub fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = &SliceSpec> + use<'_> {
         let keys = self.slices_of.get(service).into_iter().flatten();
         keys.filter_map(|key| self.slices.get(key)?.value.as_ref())
     }
@@ -148,3 +148,6 @@ impl Model {
         services.chain(self.slices.values().flat_map(|s| &s.skipped))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,3 +36,6 @@ pub async fn sync_once<B: Backend>(
     }
     Ok(SyncReport { changed, rendered })
 }
+
+#[cfg(test)]
+mod tests;
