@@ -161,10 +161,6 @@ impl Cluster {
             .context("make the cluster's folder")?;
         let pki = Pki::create(dir.path())?;
         let control = ControlPlane::start(dir.path(), &pki)?;
-        say(&format!(
-            "control plane started after {} s",
-            started.elapsed().as_secs()
-        ));
         let mut cluster = Self {
             nodes: Vec::new(),
             control,
@@ -192,7 +188,7 @@ impl Cluster {
             let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *options)?;
             self.nodes.push(node);
         }
-        self.control.wait_ready(self)?;
+        self.control.complete(self.dir.path(), &self.pki)?;
         for node in &mut self.nodes {
             node.start_daemons()?;
         }

@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::pki::Pki;
 use super::place::{Daemon, Place};
-use super::{
-    CLUSTER_CIDR, CONTROL_IP, Cluster, SERVICE_CIDR, START_LIMIT, dns, registry, tool, until,
-};
+use super::{CLUSTER_CIDR, CONTROL_IP, SERVICE_CIDR, START_LIMIT, dns, registry, tool, until};
 use crate::{Cgroup2, Netns};
 
 #[derive(Debug)]
@@ -20,7 +18,7 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts all of its programs; they find each other by themselves.
+    /// Starts the registry, etcd and the API server.
     pub(super) fn start(dir: &Path, pki: &Pki) -> Result<Self> {
         let netns = Netns::new("control");
         netns.ip("link add br0 type bridge");
@@ -34,28 +32,34 @@ impl ControlPlane {
             place,
             guards: Some((cgroup, netns)),
         };
-        let daemons = [
-            etcd(dir),
-            api_server(dir, pki),
-            controller_manager(dir, pki),
-            scheduler(dir, pki),
-            dns::server(dir, pki)?,
-        ];
-        for daemon in daemons {
+        for daemon in [etcd(dir), api_server(dir, pki)] {
             control.daemons.push(daemon.spawn(&control.place)?);
         }
         Ok(control)
     }
 
-    /// Returns when the API answers and its built-in roles exist.
-    pub(super) fn wait_ready(&self, cluster: &Cluster) -> Result<()> {
+    /// Waits for the API, then starts what cannot start without it.
+    pub(super) fn complete(&mut self, dir: &Path, pki: &Pki) -> Result<()> {
+        let mut kubectl = self.place.command(tool("kubectl"));
+        kubectl
+            .args(["get", "--raw", "/readyz"])
+            .env("KUBECONFIG", pki.kubeconfig("admin"));
+        kubectl.env("HOME", dir);
         until("the API server is ready", START_LIMIT, || {
             for daemon in &self.daemons {
                 daemon.check_alive()?;
             }
-            Ok(cluster.kubectl(&["get", "--raw", "/readyz"]).ok())
-        })
-        .map(drop)
+            let asked = kubectl.output().context("start kubectl")?;
+            Ok(asked.status.success().then_some(()))
+        })?;
+        for daemon in [
+            controller_manager(dir, pki),
+            scheduler(dir, pki),
+            dns::server(dir, pki)?,
+        ] {
+            self.daemons.push(daemon.spawn(&self.place)?);
+        }
+        Ok(())
     }
 
     pub(super) fn daemons(&self) -> impl Iterator<Item = &Daemon> {
