@@ -1,0 +1,114 @@
+//! Kubernetes objects in, rules out: `golden/NAME.yaml` → `golden/NAME.iptables`.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p seaway-proxy-iptables` rewrites the results,
+//! which are then reviewed like code.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use seaway_proxy_core::backend::Backend;
+use seaway_proxy_core::{Model, compile};
+use seaway_proxy_iptables::{Config, Flavour, Iptables};
+use serde_json::Value;
+
+fn backend(config: Config) -> Iptables {
+    // With the flavour given there is nothing to wait for.
+    let config = Config {
+        flavour: Some(Flavour::Nft),
+        ..config
+    };
+    match pin!(Iptables::new(config)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(backend) => backend.unwrap(),
+        Poll::Pending => panic!("no command should run"),
+    }
+}
+
+#[track_caller]
+fn check(name: &str, config: Config) {
+    let file = |ending: &str| {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.{ending}"))
+    };
+    let mut model = Model::new();
+    let yaml = fs::read_to_string(file("yaml")).unwrap();
+    for object in serde_saphyr::from_multiple::<Value>(&yaml).unwrap() {
+        match object["kind"].as_str() {
+            Some("Service") => model.apply_service(&serde_json::from_value(object).unwrap()),
+            Some("EndpointSlice") => model.apply_slice(&serde_json::from_value(object).unwrap()),
+            other => panic!("kind {other:?}"),
+        };
+    }
+    let compiled = compile(&model, "n1");
+    let rendered = backend(config).render(&compiled.desired).to_string();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(file("iptables"), &rendered).unwrap();
+    }
+    let expected = fs::read_to_string(file("iptables")).unwrap();
+    assert_eq!(
+        rendered, expected,
+        "{name}: UPDATE_EXPECT=1 rewrites the file"
+    );
+}
+
+#[test]
+fn basic() {
+    check("basic", Config::default());
+}
+
+#[test]
+fn masquerade() {
+    let cluster_cidrs = vec![
+        "10.244.0.0/16".parse().unwrap(),
+        "10.245.0.0/16".parse().unwrap(),
+    ];
+    check(
+        "masquerade",
+        Config {
+            cluster_cidrs,
+            ..Config::default()
+        },
+    );
+}
+
+#[test]
+fn many() {
+    check("many", Config::default());
+}
+
+#[test]
+fn names_cannot_break_out_of_their_comment() {
+    use seaway_proxy_core::desired::*;
+    let name = ServicePortName {
+        namespace: "default\"\n-A INPUT -j ACCEPT\n".to_owned(),
+        name: "w\\eb".repeat(100),
+        port: String::new(),
+    };
+    let addr = "10.96.0.1".parse().unwrap();
+    let frontend = Frontend {
+        addr,
+        port: 80,
+        protocol: Protocol::Tcp,
+        kind: FrontendKind::ClusterIp,
+    };
+    let mut desired = DesiredState::default();
+    desired.services.insert(
+        name,
+        ServicePort {
+            frontends: vec![frontend],
+            endpoints: vec![],
+        },
+    );
+    let rendered = backend(Config::default()).render(&desired).to_string();
+    assert!(
+        !rendered.lines().any(|line| line.starts_with("-A INPUT")),
+        "{rendered}"
+    );
+    assert!(
+        rendered.contains("\"default??-A INPUT -j ACCEPT?/w?ebw?eb"),
+        "{rendered}"
+    );
+    assert!(rendered.lines().all(|line| line.len() < 400), "{rendered}");
+}
