@@ -1,0 +1,157 @@
+//! Chooses the backend, once, and sees to it that no other one is left active.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use seaway_ebpf_loader::{EbpfBackend, EbpfLogs, Options};
+use seaway_proxy_core::backend::{Backend, BackendError, Retry};
+use seaway_proxy_iptables::Iptables;
+use tokio::sync::watch;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing::{debug, info, warn};
+
+use crate::chain::Chain;
+use crate::config::{Config, ServiceProxy};
+use crate::service_proxy::sync::{SyncLoop, Timing};
+
+/// The backend cannot work here, and trying again would not help.
+#[derive(Debug, thiserror::Error)]
+#[error("open the {backend} backend")]
+pub(crate) struct CannotOpen {
+    backend: &'static str,
+    #[source]
+    source: BackendError,
+}
+
+/// Opens what `config` chooses and keeps it in agreement with the feed.
+pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen> {
+    let stop = sync.stop.clone();
+    let synced = sync.synced.subscribe();
+    match config.service_proxy {
+        ServiceProxy::Ebpf => {
+            let options = ebpf_options(&config);
+            let open = || open_ebpf(options.clone());
+            let Some(mut backend) = open_until(open, "ebpf", &stop).await? else {
+                return Ok(());
+            };
+            let logs = backend.take_logs();
+            let other = remove_other(synced, stop.clone(), remove_iptables);
+            tokio::join!(read_logs(logs, stop), sync.run(backend), other);
+        }
+        ServiceProxy::Iptables => {
+            let open = || Iptables::new(seaway_proxy_iptables::Config::default());
+            let Some(backend) = open_until(open, "iptables", &stop).await? else {
+                return Ok(());
+            };
+            info!(flavour = %backend.flavour(), "Using iptables");
+            let dir = config.bpffs_dir;
+            let other = remove_other(synced, stop, || remove_ebpf(dir.clone()));
+            tokio::join!(sync.run(backend), other);
+        }
+        ServiceProxy::Off => {}
+    }
+    Ok(())
+}
+
+/// Opens until it works, it never will, or nobody wants it any more.
+async fn open_until<B, F: Future<Output = Result<B, BackendError>>>(
+    open: impl Fn() -> F,
+    backend: &'static str,
+    stop: &CancellationToken,
+) -> Result<Option<B>, CannotOpen> {
+    let mut backoff = Timing::DEFAULT.backoff();
+    loop {
+        let Some(opened) = stop.run_until_cancelled(open()).await else {
+            return Ok(None);
+        };
+        let error = match opened {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(source) if source.retry() == Retry::Never => {
+                return Err(CannotOpen { backend, source });
+            }
+            Err(error) => error,
+        };
+        warn!(backend, error = %Chain(&error), "Cannot open the backend, trying again");
+        let pause = backoff.next().unwrap_or(Timing::DEFAULT.retry_max);
+        if stop
+            .run_until_cancelled(tokio::time::sleep(pause))
+            .await
+            .is_none()
+        {
+            return Ok(None);
+        }
+    }
+}
+
+pub(crate) fn ebpf_options(config: &Config) -> Options {
+    Options {
+        bpffs_dir: config.bpffs_dir.clone(),
+        cgroup_root: config.cgroup_root.clone(),
+        // What nobody would see is not to be written either.
+        log_level: LevelFilter::current(),
+    }
+}
+
+/// Loading takes the verifier's time, so it is not done on a runtime thread.
+async fn open_ebpf(options: Options) -> Result<EbpfBackend, BackendError> {
+    let open = move || EbpfBackend::open(&options).map_err(BackendError::from);
+    match spawn_blocking(open).await {
+        Ok(opened) => opened,
+        Err(panicked) => Err(panic_error(panicked)),
+    }
+}
+
+fn panic_error(panicked: JoinError) -> BackendError {
+    BackendError::new("run a step on a blocking thread", Retry::Never).because(panicked)
+}
+
+async fn read_logs(logs: Option<EbpfLogs>, stop: CancellationToken) {
+    let Some(logs) = logs else { return };
+    if let Some(Err(error)) = stop.run_until_cancelled(logs.run()).await {
+        warn!(%error, "Cannot read the log of the eBPF programs; they work on");
+    }
+}
+
+/// Removes the other backend's leftovers once this one serves everything, so
+/// that a change of backends has no gap, and no two for one Service afterwards.
+async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
+    mut synced: watch::Receiver<bool>,
+    stop: CancellationToken,
+    remove: impl Fn() -> F,
+) {
+    let work = async {
+        // A closed channel means that the loop has ended, so this has, too.
+        if synced.wait_for(|synced| *synced).await.is_err() {
+            return;
+        }
+        let mut backoff = Timing::DEFAULT.backoff();
+        while let Err(error) = remove().await {
+            warn!(error = %Chain(&error), "Cannot remove what the other backend left, trying again");
+            tokio::time::sleep(backoff.next().unwrap_or(Timing::DEFAULT.retry_max)).await;
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+/// Removes all iptables rules of ours; none can be where iptables is not.
+pub(crate) async fn remove_iptables() -> Result<(), BackendError> {
+    match Iptables::new(seaway_proxy_iptables::Config::default()).await {
+        Ok(mut iptables) => iptables.remove_all().await,
+        Err(error) if error.retry() == Retry::Never => {
+            debug!(error = %Chain(&error), "No iptables here, so no rules of ours");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes all BPF objects of ours.
+pub(crate) async fn remove_ebpf(dir: PathBuf) -> Result<(), BackendError> {
+    let remove = move || seaway_ebpf_loader::remove_all(&dir).map_err(BackendError::from);
+    match spawn_blocking(remove).await {
+        Ok(removed) => removed,
+        Err(panicked) => Err(panic_error(panicked)),
+    }
+}

@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::config::ServiceProxy;
+use crate::metrics::Metrics;
+
+fn codes(health: &Health, now: Instant) -> (bool, bool) {
+    (health.healthz(now).0, health.livez(now).0)
+}
+
+fn eligible() -> (Health, Instant) {
+    let health = Health::new();
+    health.set_node_eligible(true);
+    (health, Instant::now())
+}
+
+#[test]
+fn nothing_to_write_is_healthy_for_ever() {
+    let (health, start) = eligible();
+    assert_eq!(codes(&health, start + TIMEOUT * 100), (true, true));
+    health.updated(SERVICES_V4);
+    assert_eq!(codes(&health, start + TIMEOUT * 100), (true, true));
+}
+
+#[test]
+fn the_oldest_waiting_change_decides() {
+    let (health, start) = eligible();
+    health.queued(SERVICES_V4, start);
+    health.queued(SERVICES_V4, start + TIMEOUT / 2);
+    assert_eq!(codes(&health, start + TIMEOUT / 2), (true, true));
+    assert_eq!(codes(&health, start + TIMEOUT), (false, false));
+    health.updated(SERVICES_V4);
+    assert_eq!(codes(&health, start + TIMEOUT), (true, true));
+}
+
+#[test]
+fn every_part_must_be_healthy() {
+    let (health, start) = eligible();
+    health.queued(SERVICES_V4, start);
+    health.queued(POD_NETWORK, start);
+    health.updated(SERVICES_V4);
+    assert_eq!(codes(&health, start + TIMEOUT), (false, false));
+    health.updated(POD_NETWORK);
+    assert_eq!(codes(&health, start + TIMEOUT), (true, true));
+}
+
+#[test]
+fn an_ineligible_node_concerns_healthz_alone() {
+    let (health, now) = eligible();
+    health.set_node_eligible(false);
+    assert_eq!(codes(&health, now), (false, true));
+    let body = serde_json::to_value(health.healthz(now).1).unwrap();
+    assert_eq!(body["healthy"], true);
+    assert_eq!(body["nodeEligible"], false);
+}
+
+/// Status line and headers, and the body.
+async fn get(addr: std::net::SocketAddr, path: &str) -> (String, String) {
+    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+#[tokio::test]
+async fn over_http() {
+    let health = Arc::new(Health::new());
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry, ServiceProxy::Ebpf);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let router = server::router(health.clone(), metrics)
+        .nest("/m", crate::metrics::router(registry, ServiceProxy::Ebpf));
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, router).await });
+
+    health.updated(SERVICES_V4);
+    let (head, body) = get(addr, "/healthz").await;
+    assert!(head.starts_with("http/1.1 503"), "{head}");
+    assert!(head.contains("content-type: application/json"), "{head}");
+    assert!(head.contains("x-content-type-options: nosniff"), "{head}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["nodeEligible"], false);
+    assert_eq!(body["status"]["IPv4"]["healthy"], true);
+    assert!(body["lastUpdated"].as_str().unwrap().ends_with('Z'));
+
+    let (head, body) = get(addr, "/livez").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body.get("nodeEligible"), None);
+    assert_eq!(body["healthy"], true);
+    assert_eq!(body["lastUpdated"], body["currentTime"]);
+
+    assert!(get(addr, "/").await.0.starts_with("http/1.1 404"));
+    assert_eq!(get(addr, "/m/proxyMode").await.1, "ebpf");
+    let (head, body) = get(addr, "/m/metrics").await;
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    assert!(
+        body.contains("kubeproxy_proxy_healthz_total{code=\"503\"} 1"),
+        "{body}"
+    );
+}

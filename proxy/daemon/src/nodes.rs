@@ -1,0 +1,128 @@
+//! What the daemon reads of Nodes.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+
+use crate::health::Health;
+
+#[cfg(test)]
+mod tests;
+
+/// The cluster autoscaler is about to delete a Node with this taint, whatever its
+/// value or effect; load balancers shall leave it (KEP-3836).
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// All Nodes, as the pod network reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    /// Whether all of them have been delivered once.
+    pub(crate) listed: bool,
+    /// By name.
+    pub(crate) by_name: BTreeMap<String, seaway_podnet::Node>,
+}
+
+/// Takes the events of the Node watch.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    own_name: String,
+    health: Arc<Health>,
+    listing: BTreeSet<String>,
+    nodes: watch::Sender<Nodes>,
+}
+
+impl Intake {
+    pub(crate) fn new(own_name: String, health: Arc<Health>) -> Self {
+        let (listing, nodes) = (BTreeSet::new(), watch::Sender::default());
+        Self {
+            own_name,
+            health,
+            listing,
+            nodes,
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> watch::Receiver<Nodes> {
+        self.nodes.subscribe()
+    }
+
+    /// A relist is applied Node by Node; those that it did not name go at its end.
+    pub(crate) fn take(&mut self, event: Event<Node>) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(node) => {
+                self.listing.insert(name(&node));
+                self.apply(&node);
+            }
+            Event::InitDone => {
+                let keep = std::mem::take(&mut self.listing);
+                self.nodes.send_if_modified(|nodes| {
+                    let before = nodes.by_name.len();
+                    nodes.by_name.retain(|name, _| keep.contains(name));
+                    let first = !std::mem::replace(&mut nodes.listed, true);
+                    first || nodes.by_name.len() != before
+                });
+            }
+            Event::Apply(node) => self.apply(&node),
+            // Health keeps what it knew of a deleted Node, like kube-proxy.
+            Event::Delete(node) => {
+                let name = name(&node);
+                self.nodes
+                    .send_if_modified(|nodes| nodes.by_name.remove(&name).is_some());
+            }
+        }
+    }
+
+    fn apply(&self, node: &Node) {
+        if name(node) == self.own_name {
+            self.health.set_node_eligible(eligible(node));
+        }
+        let node = read(node);
+        self.nodes.send_if_modified(|nodes| {
+            if nodes.by_name.get(&node.name) == Some(&node) {
+                return false;
+            }
+            nodes.by_name.insert(node.name.clone(), node);
+            true
+        });
+    }
+}
+
+fn name(node: &Node) -> String {
+    node.metadata.name.clone().unwrap_or_default()
+}
+
+/// Whether load balancers outside the cluster should send traffic to this Node.
+fn eligible(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|s| s.taints.iter().flatten());
+    node.metadata.deletion_timestamp.is_none() && taints.into_iter().all(|t| t.key != TO_BE_DELETED)
+}
+
+/// The fields that matter, unjudged.
+fn read(node: &Node) -> seaway_podnet::Node {
+    let addresses = node
+        .status
+        .iter()
+        .flat_map(|s| s.addresses.iter().flatten());
+    let internal = addresses
+        .filter(|a| a.type_ == "InternalIP")
+        .map(|a| a.address.clone());
+    let spec = node.spec.as_ref();
+    let mut pod_cidrs = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
+    // Old objects have the singular form alone.
+    if pod_cidrs.is_empty() {
+        pod_cidrs.extend(
+            spec.and_then(|s| s.pod_cidr.clone())
+                .filter(|c| !c.is_empty()),
+        );
+    }
+    seaway_podnet::Node {
+        name: name(node),
+        internal_ips: internal.collect(),
+        pod_cidrs,
+    }
+}

@@ -1,0 +1,160 @@
+//! Services and EndpointSlices into the model; the model into the kernel.
+//!
+//! ```text
+//! watch of Services ───────┐              ┌── Progress (watch channel)
+//! watch of EndpointSlices ─┴─► Feed(Model)┴─► sync loop ─► Backend
+//! ```
+//!
+//! The watches never wait for the kernel. The loop never starts before both have
+//! delivered everything once.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Resource;
+use kube::runtime::watcher::Event;
+use seaway_proxy_core::{Model, ObjectKey};
+use tokio::sync::watch;
+use tracing::{debug, info};
+
+use crate::metrics::{Changes, Metrics};
+
+pub(crate) mod skips;
+pub(crate) mod sync;
+#[cfg(test)]
+mod tests;
+
+/// What the sync loop waits on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    services_listed: bool,
+    slices_listed: bool,
+    /// Grows with every change that matters.
+    pub(crate) generation: u64,
+}
+
+impl Progress {
+    /// Whether the kernel may be written: everything has been delivered once.
+    pub(crate) fn in_sync(self) -> bool {
+        self.services_listed && self.slices_listed
+    }
+}
+
+/// The model, and who is told when it changes.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    model: Mutex<Model>,
+    progress: watch::Sender<Progress>,
+    metrics: Metrics,
+}
+
+/// A kind that the model is made of.
+pub(crate) trait Followed: Resource {
+    const KIND: &'static str;
+    fn apply(&self, model: &mut Model) -> bool;
+    fn delete(model: &mut Model, key: &ObjectKey) -> bool;
+    fn retain(model: &mut Model, keep: &BTreeSet<ObjectKey>) -> bool;
+    fn listed(progress: &mut Progress) -> &mut bool;
+    fn changes(metrics: &Metrics) -> &Changes;
+}
+
+impl Followed for Service {
+    const KIND: &'static str = "Services";
+    fn apply(&self, model: &mut Model) -> bool {
+        model.apply_service(self)
+    }
+    fn delete(model: &mut Model, key: &ObjectKey) -> bool {
+        model.delete_service(key)
+    }
+    fn retain(model: &mut Model, keep: &BTreeSet<ObjectKey>) -> bool {
+        model.retain_services(keep)
+    }
+    fn listed(progress: &mut Progress) -> &mut bool {
+        &mut progress.services_listed
+    }
+    fn changes(metrics: &Metrics) -> &Changes {
+        &metrics.service_changes
+    }
+}
+
+impl Followed for EndpointSlice {
+    const KIND: &'static str = "EndpointSlices";
+    fn apply(&self, model: &mut Model) -> bool {
+        model.apply_slice(self)
+    }
+    fn delete(model: &mut Model, key: &ObjectKey) -> bool {
+        model.delete_slice(key)
+    }
+    fn retain(model: &mut Model, keep: &BTreeSet<ObjectKey>) -> bool {
+        model.retain_slices(keep)
+    }
+    fn listed(progress: &mut Progress) -> &mut bool {
+        &mut progress.slices_listed
+    }
+    fn changes(metrics: &Metrics) -> &Changes {
+        &metrics.endpoint_changes
+    }
+}
+
+impl Feed {
+    pub(crate) fn new(metrics: Metrics) -> Arc<Self> {
+        let progress = watch::Sender::default();
+        Arc::new(Self {
+            model: Mutex::default(),
+            progress,
+            metrics,
+        })
+    }
+
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
+        // The model's calls leave it whole, so a panic elsewhere does not spoil it.
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What takes the events of one kind.
+    pub(crate) fn intake<K: Followed>(self: &Arc<Self>) -> impl FnMut(Event<K>) + Send + use<K> {
+        let feed = self.clone();
+        let mut listing = BTreeSet::new();
+        move |event| feed.take::<K>(event, &mut listing)
+    }
+
+    /// A relist is applied object by object; those that it did not name go at its end.
+    fn take<K: Followed>(&self, event: Event<K>, listing: &mut BTreeSet<ObjectKey>) {
+        let mut model = self.model();
+        let (changed, done) = match event {
+            Event::Init => {
+                listing.clear();
+                (false, false)
+            }
+            Event::InitApply(object) => {
+                listing.insert(ObjectKey::of(object.meta()));
+                (object.apply(&mut model), false)
+            }
+            Event::InitDone => (K::retain(&mut model, &std::mem::take(listing)), true),
+            Event::Apply(object) => (object.apply(&mut model), false),
+            Event::Delete(object) => (K::delete(&mut model, &ObjectKey::of(object.meta())), false),
+        };
+        drop(model);
+        if changed {
+            K::changes(&self.metrics).arrived();
+            self.metrics.sync_queued();
+        }
+        if done {
+            debug!(kind = K::KIND, "Received all objects");
+        }
+        self.progress.send_if_modified(|progress| {
+            let first = done && !std::mem::replace(K::listed(progress), true);
+            if first && progress.in_sync() {
+                info!("Services and EndpointSlices are in sync");
+            }
+            progress.generation += u64::from(changed);
+            first || changed
+        });
+    }
+}

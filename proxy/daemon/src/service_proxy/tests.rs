@@ -1,0 +1,274 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use seaway_proxy_core::backend::{Backend, BackendError};
+use seaway_proxy_core::desired::DesiredState;
+use seaway_proxy_core::fake::{Fake, FakeRendered};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::sync::{SyncLoop, Timing};
+use super::*;
+use crate::config::ServiceProxy;
+use crate::health::Health;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A backend that the test can look into while the loop has it.
+#[derive(Clone)]
+struct Glass {
+    fake: Arc<tokio::sync::Mutex<Fake>>,
+    applied: Arc<AtomicUsize>,
+    touched: watch::Sender<usize>,
+}
+
+impl Backend for Glass {
+    type Rendered = FakeRendered;
+    fn name(&self) -> &'static str {
+        "glass"
+    }
+    fn render(&self, desired: &DesiredState) -> FakeRendered {
+        Fake::new(1, 0).render(desired)
+    }
+    async fn read_back(&mut self) -> Result<FakeRendered, BackendError> {
+        self.touched.send_modify(|n| *n += 1);
+        self.fake.lock().await.read_back().await
+    }
+    async fn apply(
+        &mut self,
+        have: &FakeRendered,
+        want: &FakeRendered,
+    ) -> Result<(), BackendError> {
+        self.applied.fetch_add(1, Ordering::SeqCst);
+        let result = self.fake.lock().await.apply(have, want).await;
+        self.touched.send_modify(|n| *n += 1);
+        result
+    }
+    async fn remove_all(&mut self) -> Result<(), BackendError> {
+        self.fake.lock().await.remove_all().await
+    }
+}
+
+struct Bench {
+    glass: Glass,
+    feed: Arc<Feed>,
+    synced: watch::Receiver<bool>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Bench {
+    fn new(fault_percent: u64, read_back: Duration) -> Self {
+        let glass = Glass {
+            fake: Arc::new(tokio::sync::Mutex::new(Fake::new(7, fault_percent))),
+            applied: Arc::default(),
+            touched: watch::Sender::default(),
+        };
+        let metrics = Metrics::register(&mut Registry::default(), ServiceProxy::Ebpf);
+        let feed = Feed::new(metrics.clone());
+        let (synced_sender, synced) = watch::channel(false);
+        let stop = CancellationToken::new();
+        let sync = SyncLoop {
+            feed: feed.clone(),
+            node_name: "a".to_owned(),
+            health: Arc::new(Health::new()),
+            metrics,
+            timing: Timing {
+                pause_min: Duration::from_millis(5),
+                pause_max: Duration::from_millis(20),
+                read_back_min: read_back,
+                read_back_max: read_back,
+                retry_min: Duration::from_millis(1),
+                retry_max: Duration::from_millis(20),
+            },
+            synced: synced_sender,
+            stop: stop.clone(),
+        };
+        let task = tokio::spawn(sync.run(glass.clone()));
+        Self {
+            glass,
+            feed,
+            synced,
+            stop,
+            task,
+        }
+    }
+
+    async fn state(&self) -> String {
+        self.glass.fake.lock().await.state().to_string()
+    }
+
+    /// Waits until the fake kernel holds exactly `expect`.
+    async fn expect(&self, expect: &str) {
+        let mut touched = self.glass.touched.subscribe();
+        let reached = async {
+            while self.state().await != expect {
+                touched.changed().await.unwrap();
+            }
+        };
+        let reached = timeout(PATIENCE, reached).await.is_ok();
+        assert!(
+            reached,
+            "expected:
+{expect}got:
+{}",
+            self.state().await
+        );
+    }
+
+    async fn synced(&mut self) {
+        timeout(PATIENCE, self.synced.wait_for(|s| *s))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        timeout(PATIENCE, self.task).await.unwrap().unwrap();
+    }
+}
+
+fn service(name: &str, ip: &str) -> Service {
+    serde_json::from_value(json!({
+        "metadata": { "namespace": "default", "name": name },
+        "spec": { "clusterIP": ip, "clusterIPs": [ip], "ports": [{ "port": 80, "protocol": "TCP" }] },
+    }))
+    .unwrap()
+}
+
+fn slice(service: &str, ip: &str) -> EndpointSlice {
+    serde_json::from_value(json!({
+        "metadata": {
+            "namespace": "default", "name": format!("{service}-x"),
+            "labels": { "kubernetes.io/service-name": service },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": [ip], "conditions": { "ready": true } }],
+        "ports": [{ "name": "", "port": 8080, "protocol": "TCP" }],
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_written_before_both_kinds_are_complete() {
+    let mut bench = Bench::new(0, PATIENCE);
+    let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
+    services(Event::Init);
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::Init);
+    slices(Event::InitApply(slice("web", "10.244.0.5")));
+    // Longer than any pause of the loop; a round would have happened by now.
+    let early = timeout(Duration::from_millis(200), bench.synced.changed()).await;
+    assert!(early.is_err(), "synced before the slices were complete");
+    assert_eq!(*bench.glass.touched.borrow(), 0, "the kernel was touched");
+    slices(Event::InitDone);
+    bench.synced().await;
+    assert_eq!(
+        bench.state().await,
+        "10.96.0.1:80/TCP -> 10.244.0.5:8080 (default/web)\n"
+    );
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn changes_are_followed() {
+    let bench = Bench::new(0, PATIENCE);
+    let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    services(Event::Apply(service("web", "10.96.0.1")));
+    bench
+        .expect("10.96.0.1:80/TCP -> refuse (default/web)\n")
+        .await;
+    slices(Event::Apply(slice("web", "10.244.0.5")));
+    bench
+        .expect("10.96.0.1:80/TCP -> 10.244.0.5:8080 (default/web)\n")
+        .await;
+    slices(Event::Delete(slice("web", "10.244.0.5")));
+    bench
+        .expect("10.96.0.1:80/TCP -> refuse (default/web)\n")
+        .await;
+    // A relist that does not name the Service any more.
+    services(Event::Init);
+    services(Event::InitApply(service("api", "10.96.0.2")));
+    services(Event::InitDone);
+    bench
+        .expect("10.96.0.2:80/TCP -> refuse (default/api)\n")
+        .await;
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn a_storm_shares_rounds() {
+    let bench = Bench::new(0, PATIENCE);
+    let (mut services, mut slices) = (
+        bench.feed.intake::<Service>(),
+        bench.feed.intake::<EndpointSlice>(),
+    );
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    for n in 0..200 {
+        services(Event::Apply(service("web", &format!("10.96.0.{n}"))));
+    }
+    bench
+        .expect("10.96.0.199:80/TCP -> refuse (default/web)\n")
+        .await;
+    let applied = bench.glass.applied.load(Ordering::SeqCst);
+    assert!(applied < 10, "{applied} rounds for one storm");
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn failures_are_retried_until_the_kernel_agrees() {
+    let bench = Bench::new(30, PATIENCE);
+    let (mut services, mut slices) = (
+        bench.feed.intake::<Service>(),
+        bench.feed.intake::<EndpointSlice>(),
+    );
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    let mut expect = Vec::new();
+    for n in 0..20 {
+        services(Event::Apply(service(
+            &format!("s{n}"),
+            &format!("10.96.0.{n}"),
+        )));
+        expect.push(format!("10.96.0.{n}:80/TCP -> refuse (default/s{n})\n"));
+    }
+    expect.sort();
+    bench.expect(&expect.concat()).await;
+    assert!(bench.glass.fake.lock().await.faults > 0, "no fault was met");
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn drift_is_repaired() {
+    let mut bench = Bench::new(0, Duration::from_millis(10));
+    let (mut services, mut slices) = (
+        bench.feed.intake::<Service>(),
+        bench.feed.intake::<EndpointSlice>(),
+    );
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    bench.synced().await;
+    bench.glass.fake.lock().await.remove_all().await.unwrap();
+    bench
+        .expect("10.96.0.1:80/TCP -> refuse (default/web)\n")
+        .await;
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn stops_while_it_waits_for_the_lists() {
+    let bench = Bench::new(0, PATIENCE);
+    let glass = bench.glass.clone();
+    bench.end().await;
+    assert_eq!(*glass.touched.borrow(), 0);
+}

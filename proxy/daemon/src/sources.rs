@@ -1,0 +1,139 @@
+//! Where objects come from: the API server's watches, or anything alike.
+
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::chain::Chain;
+
+/// One step of a watch: something changed, or the watch is broken for now.
+pub type WatchResult<K> = Result<Event<K>, watcher::Error>;
+
+/// The three kinds that a node's daemon follows.
+///
+/// Each stream begins with [`Event::Init`] and goes on for ever; after an error
+/// it begins anew with everything.
+#[expect(missing_debug_implementations, reason = "streams have nothing to show")]
+pub struct Sources {
+    /// All Services that are for a service proxy of a node.
+    pub services: BoxStream<'static, WatchResult<Service>>,
+    /// All EndpointSlices of such Services.
+    pub endpoint_slices: BoxStream<'static, WatchResult<EndpointSlice>>,
+    /// All Nodes, or only this one when there is no pod network to run.
+    pub nodes: BoxStream<'static, WatchResult<Node>>,
+}
+
+/// Whoever has this label is another proxy's; kube-proxy's own selector.
+const OTHER_PROXY: &str = "!service.kubernetes.io/service-proxy-name";
+/// Headless Services have nothing for a proxy to do.
+const NOT_HEADLESS: &str = "spec.clusterIP!=None";
+/// Set on slices of headless Services by the controller.
+const NOT_HEADLESS_SLICE: &str = "!service.kubernetes.io/headless";
+
+impl Sources {
+    /// Watches of an API server, with kube-proxy's selectors; a broken one is
+    /// taken up again by itself, with growing pauses.
+    ///
+    /// With `only_node`, no other Node than that one is asked for.
+    pub fn from_client(client: &Client, only_node: Option<&str>) -> Self {
+        let services = watcher::Config::default()
+            .labels(OTHER_PROXY)
+            .fields(NOT_HEADLESS);
+        let slices = watcher::Config::default().labels(NOT_HEADLESS_SLICE);
+        let nodes = match only_node {
+            Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
+            None => watcher::Config::default(),
+        };
+        Self {
+            services: watcher(Api::all(client.clone()), services)
+                .default_backoff()
+                .boxed(),
+            endpoint_slices: watcher(Api::all(client.clone()), slices)
+                .default_backoff()
+                .boxed(),
+            nodes: watcher(Api::all(client.clone()), nodes)
+                .default_backoff()
+                .boxed(),
+        }
+    }
+}
+
+/// A watch ended that should go on for ever.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch of {0} ended")]
+pub(crate) struct WatchEnded(&'static str);
+
+/// Hands every event of `stream` to `handle` until `stop`; failures are logged here.
+pub(crate) async fn follow<K>(
+    kind: &'static str,
+    mut stream: impl Stream<Item = WatchResult<K>> + Unpin,
+    stop: CancellationToken,
+    mut handle: impl FnMut(Event<K>),
+) -> Result<(), WatchEnded> {
+    let mut outage = Outage::new(kind);
+    while let Some(next) = stop.run_until_cancelled(stream.next()).await {
+        match next {
+            Some(Ok(event)) => {
+                // Init only says that a list is being asked for, not that it came.
+                if !matches!(event, Event::Init) {
+                    outage.over();
+                }
+                handle(event);
+            }
+            Some(Err(error)) => outage.failed(&error),
+            None => return Err(WatchEnded(kind)),
+        }
+    }
+    Ok(())
+}
+
+/// Says once that a watch is broken, again now and then, and once that it is back.
+struct Outage {
+    kind: &'static str,
+    since: Option<Instant>,
+    warned: Option<Instant>,
+}
+
+/// How often a lasting outage is mentioned.
+const REMIND: Duration = Duration::from_secs(30);
+
+impl Outage {
+    fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            since: None,
+            warned: None,
+        }
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        let now = Instant::now();
+        self.since.get_or_insert(now);
+        let error = Chain(error);
+        if self
+            .warned
+            .is_some_and(|at| now.duration_since(at) < REMIND)
+        {
+            debug!(kind = self.kind, %error, "Watch failed again, trying again");
+            return;
+        }
+        self.warned = Some(now);
+        warn!(kind = self.kind, %error, "Cannot watch the API server, trying again");
+    }
+
+    fn over(&mut self) {
+        self.warned = None;
+        if let Some(since) = self.since.take() {
+            info!(kind = self.kind, outage = ?since.elapsed(), "Watching the API server again");
+        }
+    }
+}
