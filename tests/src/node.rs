@@ -65,7 +65,7 @@ const NODE_NAME: &str = "node-1";
 pub struct Node {
     // In the order in which they are dropped.
     agent: Option<Daemon>,
-    containerd: Containerd,
+    containerd: Option<Containerd>,
     config: Config,
     place: Place,
 }
@@ -77,19 +77,38 @@ impl Node {
     /// # Errors
     /// When something is not installed or does not come up.
     pub fn new(config: Config) -> Result<Self> {
+        let mut node = Self::without_containerd(config)?;
+        node.start_containerd()?;
+        Ok(node)
+    }
+
+    /// Makes the place, with nothing running in it.
+    ///
+    /// # Errors
+    /// When something of that name exists, or the kernel refuses.
+    pub fn without_containerd(config: Config) -> Result<Self> {
         let place = Place::new(&config.name, NODE_NAME)?;
         install_cni(&place)?;
         std::fs::create_dir(place.dir().join("manifests")).context("make the manifests' folder")?;
-        let containerd = Containerd::start(&place, config.flavour)?;
-        for archive in [images::pause(&[])?, images::busybox(&[])?] {
-            containerd.import(&place, &archive)?;
-        }
         Ok(Self {
             agent: None,
-            containerd,
+            containerd: None,
             config,
             place,
         })
+    }
+
+    /// Starts containerd and loads the images.
+    ///
+    /// # Errors
+    /// When it is not installed or does not come up.
+    pub fn start_containerd(&mut self) -> Result<()> {
+        let containerd = Containerd::start(&self.place, self.config.flavour)?;
+        for archive in [images::pause(&[])?, images::busybox(&[])?] {
+            containerd.import(&self.place, &archive)?;
+        }
+        self.containerd = Some(containerd);
+        Ok(())
     }
 
     /// Where it runs.
@@ -98,15 +117,10 @@ impl Node {
         &self.place
     }
 
-    /// Its containerd.
-    pub fn containerd(&mut self) -> &mut Containerd {
-        &mut self.containerd
-    }
-
     /// `ctr`, for what Kubernetes has in its containerd.
     #[must_use]
     pub fn ctr(&self) -> std::process::Command {
-        self.containerd.ctr(&self.place)
+        self.config.flavour.ctr(&self.place)
     }
 
     /// Starts the agent, or starts it again; it is not waited for.
@@ -213,10 +227,10 @@ impl Node {
     /// How a person gets a shell on the node.
     #[must_use]
     pub fn enter_hint(&self) -> String {
-        format!(
-            "nsenter --target {} --mount --net --uts",
-            self.containerd.pid()
-        )
+        let containerd = self.containerd.as_ref().map(Containerd::pid);
+        let pid = containerd.or(self.agent.as_ref().map(Daemon::pid));
+        let pid = pid.map_or_else(|| "(nothing runs)".to_owned(), |pid| pid.to_string());
+        format!("nsenter --target {pid} --mount --net --uts")
     }
 
     /// Lets the node run on after the end of this process.

@@ -31,6 +31,14 @@ impl Flavour {
         }
     }
 
+    /// `ctr`, for what Kubernetes has in containerd.
+    #[must_use]
+    pub fn ctr(self, place: &Place) -> Command {
+        let mut command = place.command(self.program("ctr"));
+        command.args(["--address", SOCKET, "--namespace", "k8s.io"]);
+        command
+    }
+
     /// Whether it is installed.
     #[must_use]
     pub fn is_installed(self) -> bool {
@@ -66,7 +74,7 @@ impl Containerd {
         let mut containerd = Self { daemon, flavour };
         wait_until(Duration::from_secs(20), "containerd to serve", || {
             containerd.daemon.running()?;
-            let asked = containerd.ctr(place).arg("version").output()?;
+            let asked = flavour.ctr(place).arg("version").output()?;
             let reason = String::from_utf8_lossy(&asked.stderr).into_owned();
             Ok(if asked.status.success() {
                 Ok(())
@@ -77,20 +85,13 @@ impl Containerd {
         Ok(containerd)
     }
 
-    /// `ctr`, for what Kubernetes has in containerd.
-    #[must_use]
-    pub fn ctr(&self, place: &Place) -> Command {
-        let mut command = place.command(self.flavour.program("ctr"));
-        command.args(["--address", SOCKET, "--namespace", "k8s.io"]);
-        command
-    }
-
     /// Loads an OCI archive.
     ///
     /// # Errors
     /// When containerd refuses it.
     pub fn import(&self, place: &Place, archive: &Path) -> Result<()> {
         let done = self
+            .flavour
             .ctr(place)
             .args(["images", "import"])
             .arg(archive)
@@ -103,17 +104,6 @@ impl Containerd {
             );
         }
         Ok(())
-    }
-
-    /// The process.
-    pub fn daemon(&mut self) -> &mut Daemon {
-        &mut self.daemon
-    }
-
-    /// Its log, for reading.
-    #[must_use]
-    pub fn log_tail(&self, lines: usize) -> String {
-        self.daemon.log_tail(lines)
     }
 
     /// Its process id.

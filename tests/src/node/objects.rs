@@ -125,7 +125,7 @@ impl Node {
         };
         // Every execution of a container needs a name that is not in use.
         let exec_id = crate::unique_name("exec");
-        let mut command = self.containerd.ctr(&self.place);
+        let mut command = self.ctr();
         command
             .args(["tasks", "exec", "--exec-id", &exec_id, container])
             .args(words);
