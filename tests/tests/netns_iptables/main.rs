@@ -1,0 +1,7 @@
+//! The iptables backend on the real kernel, with both flavours and real packets.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod node;
+mod rules;
+mod traffic;

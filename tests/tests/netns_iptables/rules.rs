@@ -1,0 +1,250 @@
+//! What is in the kernel: ours as rendered, everybody else's as it was.
+
+use std::time::Instant;
+
+use seaway_proxy_core::backend::Backend as _;
+use seaway_proxy_core::desired::DesiredState;
+use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
+use seaway_testbed::{Netns, require_root};
+
+use crate::node::{Node, block_on, config, each_flavour, many, web};
+
+const FOREIGN: &str = r#"*nat
+:DOCKER - [0:0]
+:SEAWAY-FORWARD - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A DOCKER -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80
+-A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE
+COMMIT
+*filter
+:KUBE-FIREWALL - [0:0]
+-A INPUT -j KUBE-FIREWALL
+-A FORWARD -i docker0 -m comment --comment "not ours: -j SEAWAY-SERVICES" -j ACCEPT
+-A OUTPUT -j KUBE-FIREWALL
+COMMIT
+*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+COMMIT"#;
+
+#[test]
+fn what_is_read_back_is_what_was_written() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(Config {
+            cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
+            ..config(flavour)
+        });
+        // From small to large and back, by differences and from nothing.
+        for desired in [
+            web(2),
+            many(300, 3),
+            web(1),
+            web(0),
+            many(40, 7),
+            DesiredState::default(),
+        ] {
+            assert!(n.sync(&desired));
+            assert_eq!(
+                n.read_back().to_string(),
+                n.backend.render(&desired).to_string()
+            );
+            assert!(!n.sync(&desired), "a second round finds nothing to do");
+        }
+    });
+}
+
+#[test]
+fn every_number_of_endpoints_reads_back_as_written() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let mut desired = many(1, 150);
+        assert!(n.sync(&desired));
+        assert!(!n.sync(&desired), "probabilities down to 1 in 150");
+        desired = many(3, 1);
+        assert!(n.sync(&desired));
+        assert!(!n.sync(&desired));
+    });
+}
+
+#[test]
+fn foreign_rules_stay_and_ours_go_without_a_trace() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.restore(flavour, FOREIGN);
+        let before = n.dump(flavour);
+        n.sync(&many(100, 2));
+        let with_ours = n.dump(flavour);
+        for line in before.lines() {
+            assert!(with_ours.lines().any(|l| l == line), "{line} is gone");
+        }
+        let first = with_ours
+            .lines()
+            .find(|line| line.starts_with("-A PREROUTING"))
+            .unwrap();
+        assert!(
+            first.contains("SEAWAY-SERVICES"),
+            "ours come first: {first}"
+        );
+        n.remove_all();
+        assert_eq!(n.dump(flavour), before);
+        n.remove_all();
+        assert_eq!(
+            n.dump(flavour),
+            before,
+            "removing what is not there is no error"
+        );
+    });
+}
+
+#[test]
+fn damage_is_found_and_repaired() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        let good = n.dump(flavour);
+        for damage in [
+            "*nat\n-F SEAWAY-SERVICES\nCOMMIT",
+            "*nat\n-F PREROUTING\nCOMMIT",
+            "*nat\n-A OUTPUT -j SEAWAY-SERVICES\nCOMMIT",
+            "*nat\n:SEAWAY-SVC-0000000000000000 - [0:0]\nCOMMIT",
+            "*filter\n-F\n-X\nCOMMIT",
+            "*nat\n-F\n-X\nCOMMIT",
+        ] {
+            n.restore(flavour, damage);
+            assert_ne!(n.dump(flavour), good, "{damage}");
+            assert!(n.sync(&web(2)), "{damage}");
+            assert_eq!(n.dump(flavour), good, "{damage}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_transaction_is_an_error_and_changes_nothing() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        let before = n.dump(flavour);
+        // The kernel has more than `have` says, so a chain cannot be deleted.
+        n.restore(
+            flavour,
+            "*nat\n:OTHER - [0:0]\n-A OTHER -j SEAWAY-HAIRPIN\nCOMMIT",
+        );
+        let have = n.backend.render(&web(2));
+        let backend = &mut n.backend;
+        let applied = n
+            .host
+            .enter(|| block_on(backend.apply(&have, &Rendered::default())));
+        let error = applied.unwrap_err();
+        assert_eq!(error.to_string(), format!("write the {flavour} rules"));
+        let nat = |dump: &str| {
+            let ours = dump
+                .lines()
+                .filter(|l| l.starts_with("-A") && l.contains("SEAWAY-SVC-"));
+            ours.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(nat(&n.dump(flavour)), nat(&before), "nat is as it was");
+        // With what is really there everything is put right.
+        n.sync(&web(1));
+        n.remove_all();
+        assert!(!n.dump(flavour).contains("SEAWAY-SVC"));
+    });
+}
+
+#[test]
+fn the_flavour_of_the_node_is_found() {
+    each_flavour(|flavour| {
+        let node = Netns::new("node");
+        let detect = || {
+            node.enter(|| block_on(Iptables::new(Config::default())))
+                .unwrap()
+        };
+        assert_eq!(detect().flavour(), Flavour::Nft, "with nothing to go by");
+        let rule = "*filter\n-A INPUT -i lo -j ACCEPT\nCOMMIT";
+        let script = format!("printf '{rule}\\n' | iptables-{flavour}-restore --noflush");
+        node.must_run(&["sh", "-c", &script]);
+        assert_eq!(detect().flavour(), flavour);
+    });
+}
+
+#[test]
+fn flavours_are_not_mixed() {
+    each_flavour(|flavour| {
+        let other = match flavour {
+            Flavour::Nft => Flavour::Legacy,
+            Flavour::Legacy => Flavour::Nft,
+        };
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        assert!(
+            !n.dump(other).contains("SEAWAY"),
+            "the other flavour is not touched"
+        );
+        n.backend = n
+            .host
+            .enter(|| block_on(Iptables::new(config(other))))
+            .unwrap();
+        n.flavour = other;
+        n.sync(&web(2));
+        assert!(
+            !n.dump(flavour).contains("SEAWAY"),
+            "the former flavour is cleared"
+        );
+        assert!(n.dump(other).contains("SEAWAY-SERVICES"));
+    });
+}
+
+#[test]
+fn iptables_that_is_not_installed_is_named() {
+    if !require_root() {
+        return;
+    }
+    let mut config = config(Flavour::Nft);
+    config.nft.save = "/nowhere/iptables-save".into();
+    let mut backend = block_on(Iptables::new(config)).unwrap();
+    let error = block_on(backend.read_back()).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(
+        (error.to_string().as_str(), why.as_str()),
+        ("read the nft rules", "start /nowhere/iptables-save")
+    );
+    assert_eq!(error.retry(), seaway_proxy_core::backend::Retry::Never);
+}
+
+#[test]
+#[ignore = "a measurement: prints how long restores take"]
+fn restore_times() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        for (services, endpoints) in [(2_000, 4), (10_000, 10)] {
+            let desired = many(services, endpoints);
+            let timed = |n: &mut Node, what: &str, desired: &DesiredState| {
+                let start = Instant::now();
+                n.sync(desired);
+                eprintln!(
+                    "{flavour} {services}x{endpoints} {what}: {:?}",
+                    start.elapsed()
+                );
+            };
+            timed(&mut n, "from nothing", &desired);
+            timed(&mut n, "read back, nothing to do", &desired);
+            let mut changed = desired.clone();
+            changed
+                .services
+                .last_entry()
+                .unwrap()
+                .get_mut()
+                .endpoints
+                .pop();
+            let (have, want) = (n.backend.render(&desired), n.backend.render(&changed));
+            let start = Instant::now();
+            let backend = &mut n.backend;
+            n.host
+                .enter(|| block_on(backend.apply(&have, &want)))
+                .unwrap();
+            eprintln!(
+                "{flavour} {services}x{endpoints} one endpoint: {:?}",
+                start.elapsed()
+            );
+            n.remove_all();
+        }
+    });
+}

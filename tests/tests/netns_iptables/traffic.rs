@@ -1,0 +1,163 @@
+//! Who answers, and whom the server sees.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+
+use seaway_proxy_iptables::Config;
+use seaway_testbed::Netns;
+use seaway_testbed::peer::{Held, PATIENCE, Protocol};
+
+use crate::node::{Node, OUTSIDE, VIP, answers, config, each_flavour, error_of, names, web};
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::UdpUnconnected];
+
+fn both() -> BTreeSet<&'static str> {
+    BTreeSet::from(["pod0", "pod1"])
+}
+
+#[test]
+fn a_cluster_ip_is_answered_by_all_endpoints() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        assert!(n.sync(&web(2)));
+        for protocol in PROTOCOLS {
+            let answers = answers(&n.client, protocol, VIP);
+            assert_eq!(names(&answers), both(), "{protocol:?}");
+            let client: IpAddr = "10.244.9.2".parse().unwrap();
+            assert!(
+                answers.iter().all(|a| a.client.ip() == client),
+                "the source is kept"
+            );
+            assert!(
+                answers.iter().all(|a| a.server.to_string() == VIP),
+                "the reply is undone"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_node_itself_is_a_client_too() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        for protocol in PROTOCOLS {
+            assert_eq!(
+                names(&answers(&n.host, protocol, VIP)),
+                both(),
+                "{protocol:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_pod_reaches_itself() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(1));
+        for protocol in PROTOCOLS {
+            assert_eq!(
+                names(&answers(&n.pods[0], protocol, VIP)),
+                BTreeSet::from(["pod0"])
+            );
+        }
+        n.sync(&web(2));
+        let answers = answers(&n.pods[0], Protocol::Tcp, VIP);
+        assert_eq!(names(&answers), both());
+        // Only what comes back to the asking pod loses its source.
+        let other: IpAddr = "10.244.0.2".parse().unwrap();
+        assert!(
+            answers
+                .iter()
+                .all(|a| (a.client.ip() == other) == (a.name == "pod1"))
+        );
+    });
+}
+
+/// A UDP datagram that the node itself sends is dropped before it leaves, and the kernel tells
+/// the sender at once: EPERM of `sendmsg`, before the port unreachable comes in.
+#[track_caller]
+fn refused(from: &Netns, udp: ErrorKind) {
+    let tcp = error_of(from.ask(Protocol::Tcp, VIP));
+    assert_eq!(
+        (tcp, error_of(from.ask(Protocol::Udp, VIP))),
+        (ErrorKind::ConnectionRefused, udp)
+    );
+}
+
+#[test]
+fn without_endpoints_refused_and_with_them_back_to_work() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        let address = VIP.parse().unwrap();
+        let mut held = n.client.enter(|| Held::open(address, PATIENCE)).unwrap();
+
+        assert!(n.sync(&web(0)));
+        refused(&n.client, ErrorKind::ConnectionRefused);
+        refused(&n.host, ErrorKind::PermissionDenied);
+        held.check().expect("what is connected stays connected");
+
+        assert!(n.sync(&web(2)));
+        for from in [&n.client, &n.host] {
+            assert_eq!(names(&answers(from, Protocol::Tcp, VIP)), both());
+            assert_eq!(names(&answers(from, Protocol::Udp, VIP)), both());
+        }
+        held.check().expect("what is connected stays connected");
+    });
+}
+
+#[test]
+fn a_removed_endpoint_gets_no_new_connections() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        n.sync(&web(1));
+        for protocol in PROTOCOLS {
+            assert_eq!(
+                names(&answers(&n.client, protocol, VIP)),
+                BTreeSet::from(["pod0"])
+            );
+        }
+    });
+}
+
+#[test]
+fn ports_that_no_service_has_are_left_alone() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        let server = n.outside.serve(Protocol::Tcp, "0.0.0.0:81", "outside");
+        n.outside.ip("addr add 10.96.0.10/32 dev lo");
+        assert_eq!(n.client.ask_tcp("10.96.0.10:81").unwrap(), "outside");
+        drop(server);
+    });
+}
+
+#[test]
+fn clients_from_outside_are_masqueraded_if_configured() {
+    each_flavour(|flavour| {
+        let node: IpAddr = "10.244.0.1".parse().unwrap();
+        let outside: IpAddr = OUTSIDE.parse().unwrap();
+        let pod: IpAddr = "10.244.9.2".parse().unwrap();
+        let cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
+        let with = Config {
+            cluster_cidrs,
+            ..config(flavour)
+        };
+        for (config, seen) in [(config(flavour), outside), (with, node)] {
+            let mut n = Node::new(config);
+            n.sync(&web(1));
+            let answer = n.outside.ask(Protocol::Tcp, VIP).unwrap();
+            assert_eq!(answer.client.ip(), seen);
+            let answer = n.client.ask(Protocol::Tcp, VIP).unwrap();
+            assert_eq!(
+                answer.client.ip(),
+                pod,
+                "a pod's source is kept in any case"
+            );
+        }
+    });
+}
