@@ -161,3 +161,19 @@ fn clients_from_outside_are_masqueraded_if_configured() {
         }
     });
 }
+
+#[test]
+fn a_node_reaches_its_own_endpoint() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let server = n.host.serve(Protocol::Tcp, "192.168.60.1:8080", "node");
+        let mut desired = web(1);
+        for service in desired.services.values_mut() {
+            service.endpoints[0].addr = server.address();
+        }
+        n.sync(&desired);
+        // As a host-network pod that is its own client, and for a client elsewhere.
+        assert_eq!(n.host.ask_tcp(VIP).unwrap(), "node");
+        assert_eq!(n.client.ask_tcp(VIP).unwrap(), "node");
+    });
+}
