@@ -23,6 +23,7 @@ mod place;
 mod questions;
 mod registry;
 mod report;
+pub mod scenario;
 mod wait;
 
 use std::path::{Path, PathBuf};

@@ -1,38 +1,28 @@
-//! The cluster fixture on stock parts: what upstream's programs can do here, so that a failure
-//! of ours is not the fixture's.
+//! The cluster fixture and its scenario on upstream's programs: what they can do here, so that
+//! a failure of ours is not the fixture's.
 
-use std::time::Duration;
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use seaway_testbed::cluster::{AGNHOST, Cluster, ClusterOptions, NodeOptions};
+use seaway_testbed::cluster::scenario::{
+    daemons_may_die, kubectl_works, scaling_works, service_answers, step,
+};
+use seaway_testbed::cluster::{Cluster, ClusterOptions, NodeOptions};
 use seaway_testbed::require_root;
 
-const MINUTE: Duration = Duration::from_mins(1);
-
 #[test]
-fn a_service_of_stock_parts_answers() {
+fn two_nodes_of_stock_parts() {
     if !require_root() {
         return;
     }
-    let cluster = Cluster::start(&ClusterOptions::two(NodeOptions::stock())).unwrap();
-    cluster.apply(&web(AGNHOST)).unwrap();
-    cluster.wait_available("web", MINUTE).unwrap();
-    let ip = cluster.cluster_ip("web").unwrap();
-    for node in cluster.nodes() {
-        let names = node.hosts_behind(&format!("{ip}:80"), 30).unwrap();
-        assert_eq!(names.len(), 2, "{} sees {names:?}", node.name());
-    }
-    for pod in cluster.pods("app=web").unwrap() {
-        let name = cluster
-            .exec(&pod, &["nslookup", "web.default.svc.cluster.local"])
-            .unwrap();
-        assert!(name.contains(&ip), "DNS in {pod}: {name}");
-        let answer = cluster
-            .exec(&pod, &["wget", "-qO-", "http://web/hostname"])
-            .unwrap();
-        assert!(answer.starts_with("web-"), "{answer}");
-    }
-}
-
-fn web(image: &str) -> String {
-    seaway_testbed::cluster::web_deployment("web", image, 2)
+    let mut cluster = Cluster::start(&ClusterOptions::two(NodeOptions::stock())).unwrap();
+    step("a ClusterIP answers on both nodes", || {
+        service_answers(&cluster)
+    })
+    .unwrap();
+    step("scaling to none and back", || scaling_works(&cluster)).unwrap();
+    step("logs, exec, describe, delete", || kubectl_works(&cluster)).unwrap();
+    step("agent and proxy dead for 30 s", || {
+        daemons_may_die(&mut cluster)
+    })
+    .unwrap();
 }

@@ -161,4 +161,16 @@ impl Node {
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+
+    /// Whether a connection from the node itself is refused at once.
+    ///
+    /// # Errors
+    /// When it cannot be tried.
+    pub fn is_refused(&self, ip: &str, port: u16) -> Result<bool> {
+        // Not curl: it does not say why it cannot connect.
+        let mut bash = self.command("timeout");
+        bash.args(["2", "bash", "-c", &format!("exec 3<>/dev/tcp/{ip}/{port}")]);
+        let output = bash.output().context("start bash")?;
+        Ok(String::from_utf8_lossy(&output.stderr).contains("Connection refused"))
+    }
 }
