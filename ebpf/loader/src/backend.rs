@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use aya::EbpfLoader;
 use aya::maps::MapError;
+use aya::programs::ProgramError;
 use seaway_ebpf_abi::PROGRAMS;
 use seaway_proxy_core::backend::{Backend, BackendError};
 use seaway_proxy_core::desired::DesiredState;
@@ -128,7 +129,7 @@ impl EbpfBackend {
         let stats = PROGRAMS.iter().map(|name| {
             let info = links::program(&mut open.object, name)?
                 .info()
-                .map_err(|source| Error::Program { name, source })?;
+                .map_err(|source| refused(name, source))?;
             let verified_instructions = info.verified_instruction_count();
             Ok(ProgramStats {
                 name,
@@ -144,6 +145,13 @@ impl EbpfBackend {
     }
 }
 
+fn refused(name: &'static str, source: ProgramError) -> Error {
+    Error::Program {
+        name,
+        source: Box::new(source),
+    }
+}
+
 fn load(elf: &[u8], pins: &Pins, log_level: LevelFilter) -> Result<aya::Ebpf, Error> {
     let level = logs::level(log_level);
     let mut loader = EbpfLoader::new();
@@ -151,15 +159,13 @@ fn load(elf: &[u8], pins: &Pins, log_level: LevelFilter) -> Result<aya::Ebpf, Er
     for name in map_names() {
         loader.map_pin_path(name, pins.map(name));
     }
-    let mut object = loader
-        .load(elf)
-        .map_err(|source| Error::Object { source })?;
+    let mut object = loader.load(elf).map_err(|source| Error::Object {
+        source: Box::new(source),
+    })?;
     // All before any is attached: either all of this version run or none does.
     for name in PROGRAMS {
         let program = links::program(&mut object, name)?;
-        program
-            .load()
-            .map_err(|source| Error::Program { name, source })?;
+        program.load().map_err(|source| refused(name, source))?;
     }
     Ok(object)
 }
@@ -246,7 +252,7 @@ impl Failures {
                 failed,
                 total,
                 first,
-                source,
+                source: Box::new(source),
             }),
         }
     }

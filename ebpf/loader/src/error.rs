@@ -62,7 +62,7 @@ pub enum Error {
     #[error("load eBPF object")]
     Object {
         /// Why it failed.
-        source: EbpfError,
+        source: Box<EbpfError>,
     },
     /// The object lacks something that the loader expects.
     #[error("find {name} in eBPF object")]
@@ -76,7 +76,7 @@ pub enum Error {
         /// Name of the program.
         name: &'static str,
         /// Why it failed.
-        source: ProgramError,
+        source: Box<ProgramError>,
     },
     /// A program could not be attached.
     #[error("attach eBPF program {name} to {cgroup}")]
@@ -86,7 +86,7 @@ pub enum Error {
         /// The cgroup.
         cgroup: PathBuf,
         /// Why it failed.
-        source: ProgramError,
+        source: Box<ProgramError>,
     },
     /// A system call on a link failed.
     #[error("{operation} of eBPF link {name}")]
@@ -106,7 +106,7 @@ pub enum Error {
         /// Name of the map.
         map: &'static str,
         /// Why it failed.
-        source: MapError,
+        source: Box<MapError>,
     },
     /// Some services could not be written; the others were.
     #[error("program {failed} of {total} changed map entries, first {first}")]
@@ -118,13 +118,13 @@ pub enum Error {
         /// The first of them.
         first: String,
         /// Why the first one failed.
-        source: MapError,
+        source: Box<MapError>,
     },
     /// The reader of log lines could not be set up.
     #[error("read log lines of eBPF programs")]
     Logs {
         /// Why it failed.
-        source: aya_log::Error,
+        source: Box<aya_log::Error>,
     },
     /// The data plane was removed and cannot be written any more.
     #[error("program services: the eBPF data plane has been removed")]

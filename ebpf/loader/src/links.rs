@@ -132,7 +132,7 @@ fn refused(name: &'static str, cgroup: &Cgroup, source: ProgramError) -> Error {
     Error::Attach {
         name,
         cgroup: cgroup.path.clone(),
-        source,
+        source: Box::new(source),
     }
 }
 

@@ -46,8 +46,10 @@ impl fmt::Debug for EbpfLogs {
 
 impl EbpfLogs {
     pub(crate) fn take(object: &mut aya::Ebpf) -> Result<Self, Error> {
-        let logger = EbpfLogger::init_with_logger(object, ToTracing)
-            .map_err(|source| Error::Logs { source })?;
+        let logger =
+            EbpfLogger::init_with_logger(object, ToTracing).map_err(|source| Error::Logs {
+                source: Box::new(source),
+            })?;
         Ok(Self { logger })
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn failed(operation: &'static str, map: &'static str) -> impl FnOnce(
     move |source| Error::Map {
         operation,
         map,
-        source,
+        source: Box::new(source),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::bpffs;
 use crate::error::file;
 use crate::maps::failed;
+use crate::sys;
 
 /// Removal of an empty directory and its creation by another process can cross; a
 /// second round sees the outcome.
@@ -115,10 +116,11 @@ impl Pins {
 
     /// Removes all pins, links first: without them no program runs any more.
     pub(crate) fn remove(self) -> Result<(), Error> {
+        detach(&self.links())?;
         for dir in [self.links(), self.maps()] {
             clear(&dir)?;
         }
-        remove_dir(&self.dir)?;
+        fs::remove_dir(&self.dir).map_err(file("remove", &self.dir))?;
         // The directory above is ours when it has our name; others may use it, too.
         match self.dir.parent() {
             Some(parent) if parent.file_name().is_some_and(|name| name == "seaway") => {
@@ -161,21 +163,38 @@ fn create(dir: &Path) -> Result<(), Error> {
         .map_err(file("create", dir))
 }
 
-/// Removes a directory of pins with what is in it.
-fn clear(dir: &Path) -> Result<(), Error> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(file("list", dir))?,
-    };
-    for entry in entries {
-        let path = entry.map_err(file("list", dir))?.path();
-        fs::remove_file(&path).map_err(file("unpin", &path))?;
+/// Takes all links off their cgroups, so that nothing runs any more when this returns.
+fn detach(dir: &Path) -> Result<(), Error> {
+    for path in list(dir)? {
+        let link = sys::obj_get(&path).map_err(file("open", &path))?;
+        // Something else may be pinned here; it is only unpinned.
+        if sys::cgroup_link_info(&link).ok().flatten().is_some() {
+            sys::link_detach(&link).map_err(file("detach", &path))?;
+        }
     }
-    remove_dir(dir)
+    Ok(())
 }
 
-fn remove_dir(dir: &Path) -> Result<(), Error> {
-    fs::remove_dir(dir).map_err(file("remove", dir))
+/// Removes a directory of pins with what is in it.
+fn clear(dir: &Path) -> Result<(), Error> {
+    for path in list(dir)? {
+        fs::remove_file(&path).map_err(file("unpin", &path))?;
+    }
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(file("remove", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// What lies in a directory; nothing when it is not there.
+fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(file("list", dir))?,
+    };
+    entries
+        .map(|entry| Ok(entry.map_err(file("list", dir))?.path()))
+        .collect()
 }
 
 /// What a pinned map must look like.

@@ -1,5 +1,5 @@
 //! The few bpf(2) commands that aya 0.14 has no function for: it can neither replace
-//! the program of a cgroup link nor tell which cgroup a link belongs to.
+//! the program of a pinned cgroup link, detach it, nor tell which cgroup a link belongs to.
 #![allow(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
 use std::ffi::CString;
@@ -12,6 +12,7 @@ use std::path::Path;
 const BPF_OBJ_GET: libc::c_int = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_UPDATE: libc::c_int = 29;
+const BPF_LINK_DETACH: libc::c_int = 34;
 
 /// `BPF_LINK_TYPE_CGROUP` of `enum bpf_link_type`.
 const LINK_TYPE_CGROUP: u32 = 3;
@@ -39,6 +40,12 @@ struct LinkUpdate {
     new_prog_fd: u32,
     flags: u32,
     old_prog_fd: u32,
+}
+
+/// The members of `union bpf_attr` for `BPF_LINK_DETACH`.
+#[repr(C)]
+struct LinkDetach {
+    link_fd: u32,
 }
 
 /// `struct bpf_link_info` up to the members for cgroup links.
@@ -105,6 +112,13 @@ pub(crate) fn link_update(link: &OwnedFd, program: impl AsFd) -> io::Result<()> 
         old_prog_fd: 0,
     };
     bpf(BPF_LINK_UPDATE, &mut attr).map(drop)
+}
+
+/// Takes a link off its cgroup now. Without this the kernel does it some time after
+/// the last reference is gone.
+pub(crate) fn link_detach(link: &OwnedFd) -> io::Result<()> {
+    let mut attr = LinkDetach { link_fd: raw(link) };
+    bpf(BPF_LINK_DETACH, &mut attr).map(drop)
 }
 
 fn raw(fd: impl AsFd) -> u32 {
