@@ -3,7 +3,7 @@
 //! After this step there is no text that means an address and no `i32` that
 //! means a port. What cannot be used is left out with a [`Skipped`]; nothing
 //! here fails. Conversions look at one object alone; what depends on several
-//! objects is [`compile`](crate::compile)'s.
+//! objects is [`compile`](crate::compile())'s.
 
 mod parse;
 mod service;

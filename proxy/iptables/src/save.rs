@@ -13,6 +13,13 @@ pub enum ParseError {
         /// The line.
         text: String,
     },
+    /// Somebody has put into one of iptables' tables what iptables cannot show,
+    /// by way of nft. What else is in the table is then not shown either.
+    #[error("the {table} table holds something that only nft can show")]
+    Incompatible {
+        /// `nat` or `filter`
+        table: &'static str,
+    },
     /// The dump ends in the middle of a table.
     #[error("the dump ends before COMMIT")]
     Truncated,
@@ -31,6 +38,8 @@ pub(crate) fn parse(dump: &str) -> Result<Rendered, ParseError> {
             table = name;
         } else if text == "COMMIT" {
             table = "";
+        } else if let Some(table) = incompatible(text) {
+            return Err(ParseError::Incompatible { table });
         } else if let Some(line) = ours(text) {
             let table = match table {
                 "" => return Err(outside()),
@@ -48,6 +57,16 @@ pub(crate) fn parse(dump: &str) -> Result<Rendered, ParseError> {
     rendered.nat.jumps.sort_unstable();
     rendered.filter.jumps.sort_unstable();
     Ok(rendered)
+}
+
+/// A table of ours that iptables-nft cannot show; as 1.8.9 says it, there is no
+/// other sign. Believing the empty dump would mean to write all rules again.
+fn incompatible(text: &str) -> Option<&'static str> {
+    let about = text.strip_prefix("# Table `")?;
+    let table = ["nat", "filter"]
+        .into_iter()
+        .find(|name| about.starts_with(&format!("{name}'")))?;
+    about.contains("incompatible").then_some(table)
 }
 
 /// A line that concerns us.

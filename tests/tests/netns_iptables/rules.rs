@@ -193,6 +193,29 @@ fn flavours_are_not_mixed() {
 }
 
 #[test]
+fn a_table_that_nft_has_changed_is_an_error_and_not_empty() {
+    if !require_root() {
+        return;
+    }
+    let mut n = Node::new(config(Flavour::Nft));
+    n.sync(&web(2));
+    let chain = "add chain ip nat other { type nat hook prerouting priority 10; }";
+    n.host.must_run(&["nft", chain]);
+    let backend = &mut n.backend;
+    let error = n.host.enter(|| block_on(backend.read_back())).unwrap_err();
+    let mut chain = vec![error.to_string()];
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        chain.push(cause.to_string());
+        source = cause.source();
+    }
+    let why = "the nat table holds something that only nft can show";
+    assert_eq!(chain.last().map(String::as_str), Some(why), "{chain:?}");
+    n.host.must_run(&["nft", "delete chain ip nat other"]);
+    assert!(!n.sync(&web(2)), "the rest was left as it was");
+}
+
+#[test]
 fn iptables_that_is_not_installed_is_named() {
     if !require_root() {
         return;
