@@ -16,6 +16,7 @@ use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, RunArgs, Verb};
+use crate::chain::Chain;
 use crate::sources::Sources;
 use crate::{cleanup, run};
 
@@ -40,11 +41,11 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     match act(cli.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(error)) => {
-            error!(error = format!("{error:#}"), "Bad configuration");
+            error!(error = %Chain(error.as_ref()), "Bad configuration");
             ExitCode::from(EXIT_USAGE)
         }
         Err(Failure::Run(error)) => {
-            error!(error = format!("{error:#}"), "Ending");
+            error!(error = %Chain(error.as_ref()), "Ending");
             ExitCode::FAILURE
         }
     }
@@ -82,12 +83,15 @@ fn act(verb: Verb) -> Result<(), Failure> {
         .build()
         .context("start the async runtime")
         .map_err(Failure::Run)?;
-    match verb {
+    let outcome = match verb {
         Verb::Run(args) => runtime.block_on(run_verb(&args)),
         Verb::Cleanup(paths) => runtime
             .block_on(cleanup(paths.config()))
             .map_err(Failure::Run),
-    }
+    };
+    // Whatever was to be waited for has been; a stuck system call must not keep the process.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn run_verb(args: &RunArgs) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use crate::backends::{remove_ebpf, remove_iptables};
+use crate::chain::Chain;
 use crate::config::{Config, PodNetworkConfig};
 
 /// Removes the CNI conf, the routes and masquerade of the pod network, the rules
@@ -19,7 +20,7 @@ pub async fn cleanup(config: Config) -> anyhow::Result<()> {
     let mut part = |name: &'static str, result: anyhow::Result<()>| match result {
         Ok(()) => info!(part = name, "Removed"),
         Err(error) if outcome.is_ok() => outcome = Err(error.context(format!("remove {name}"))),
-        Err(error) => warn!(part = name, error = format!("{error:#}"), "Cannot remove"),
+        Err(error) => warn!(part = name, error = %Chain(error.as_ref()), "Cannot remove"),
     };
     if let Some(network) = config.pod_network {
         part("the CNI conf", remove_conf(&network));

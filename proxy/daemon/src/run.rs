@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,11 +19,11 @@ use crate::backends;
 use crate::config::{Config, ServiceProxy};
 use crate::health::{self, Health};
 use crate::metrics::{self, Metrics};
-use crate::nodes;
+use crate::nodes::{self, Nodes};
 use crate::pod_network::PodNetworkLoop;
-use crate::service_proxy::Feed;
 use crate::service_proxy::sync::{SyncLoop, Timing};
-use crate::sources::{Sources, follow};
+use crate::service_proxy::{Feed, Followed};
+use crate::sources::{Sources, WatchResult, follow};
 
 /// How long a running apply may take to finish at the end; below Kubernetes'
 /// default grace period of 30 s.
@@ -40,68 +43,103 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     info!(?config, "Starting");
-    let stop = shutdown.child_token();
-    let mut tasks = Tasks::new(stop.clone());
-    let health = Arc::new(Health::new());
     let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry, config.service_proxy);
-    if let Some(addr) = config.healthz_bind {
-        let router = health::server::router(health.clone(), metrics.clone());
-        tasks.spawn("healthz", health::server::serve(addr, router, stop.clone()));
-    }
-    if let Some(addr) = config.metrics_bind {
-        let router = metrics::router(registry, config.service_proxy);
-        tasks.spawn("metrics", health::server::serve(addr, router, stop.clone()));
-    }
-
-    let mut intake = nodes::Intake::new(config.node_name.clone(), health.clone());
-    let nodes = intake.nodes();
-    let Sources {
-        services,
-        endpoint_slices,
-        nodes: node_stream,
-    } = sources;
-    let events = follow("Nodes", node_stream, stop.clone(), move |event| {
-        intake.take(event);
-    });
-    tasks.spawn("nodes", events);
-
-    let (synced, services_synced) = watch::channel(config.service_proxy == ServiceProxy::Off);
-    if config.service_proxy != ServiceProxy::Off {
-        let feed = Feed::new(metrics.clone());
-        let events = follow("Services", services, stop.clone(), feed.intake());
-        tasks.spawn("services", events);
-        let events = follow(
-            "EndpointSlices",
-            endpoint_slices,
-            stop.clone(),
-            feed.intake(),
-        );
-        tasks.spawn("endpointslices", events);
-        let sync = SyncLoop {
-            feed,
-            node_name: config.node_name.clone(),
-            health: health.clone(),
-            metrics: metrics.clone(),
-            timing: Timing::DEFAULT,
-            synced,
-            stop: stop.clone(),
-        };
-        tasks.spawn("service-proxy", backends::run(config.clone(), sync));
-    }
+    let shared = Shared {
+        health: Arc::new(Health::new()),
+        metrics: Metrics::register(&mut registry, config.service_proxy),
+        stop: shutdown.child_token(),
+    };
+    let mut tasks = Tasks::new(shared.stop.clone());
+    spawn_servers(&mut tasks, &config, &shared, registry);
+    let nodes = spawn_nodes(&mut tasks, &config, &shared, sources.nodes);
+    let services_synced = if config.service_proxy == ServiceProxy::Off {
+        watch::channel(true).1
+    } else {
+        let (services, slices) = (sources.services, sources.endpoint_slices);
+        spawn_service_proxy(&mut tasks, &config, &shared, services, slices)
+    };
     if let Some(pod_network) = config.pod_network {
         let network = PodNetworkLoop {
             node_name: config.node_name,
             config: pod_network,
             nodes,
             services_synced,
-            health,
-            metrics,
-            stop: stop.clone(),
+            health: shared.health,
+            metrics: shared.metrics,
+            stop: shared.stop,
         };
         tasks.spawn("pod-network", network.run());
     }
     tasks.supervise().await
+}
+
+/// What all tasks have in common.
+struct Shared {
+    health: Arc<Health>,
+    metrics: Metrics,
+    stop: CancellationToken,
+}
+
+fn spawn_servers(tasks: &mut Tasks, config: &Config, shared: &Shared, registry: Registry) {
+    if let Some(addr) = config.healthz_bind {
+        let router = health::server::router(shared.health.clone(), shared.metrics.clone());
+        tasks.spawn(
+            "healthz",
+            health::server::serve(addr, router, shared.stop.clone()),
+        );
+    }
+    if let Some(addr) = config.metrics_bind {
+        let router = metrics::router(registry, config.service_proxy);
+        tasks.spawn(
+            "metrics",
+            health::server::serve(addr, router, shared.stop.clone()),
+        );
+    }
+}
+
+fn spawn_nodes(
+    tasks: &mut Tasks,
+    config: &Config,
+    shared: &Shared,
+    stream: BoxStream<'static, WatchResult<Node>>,
+) -> watch::Receiver<Nodes> {
+    let mut intake = nodes::Intake::new(config.node_name.clone(), shared.health.clone());
+    let nodes = intake.nodes();
+    let take = move |event| intake.take(event);
+    tasks.spawn("nodes", follow("Nodes", stream, shared.stop.clone(), take));
+    nodes
+}
+
+/// Gives the receiver of "everything is programmed".
+fn spawn_service_proxy(
+    tasks: &mut Tasks,
+    config: &Config,
+    shared: &Shared,
+    services: BoxStream<'static, WatchResult<Service>>,
+    slices: BoxStream<'static, WatchResult<EndpointSlice>>,
+) -> watch::Receiver<bool> {
+    let feed = Feed::new(shared.metrics.clone());
+    let stop = || shared.stop.clone();
+    tasks.spawn(
+        "services",
+        follow(Service::KIND, services, stop(), feed.intake()),
+    );
+    tasks.spawn(
+        "endpointslices",
+        follow(EndpointSlice::KIND, slices, stop(), feed.intake()),
+    );
+    let (synced, services_synced) = watch::channel(false);
+    let sync = SyncLoop {
+        feed,
+        node_name: config.node_name.clone(),
+        health: shared.health.clone(),
+        metrics: shared.metrics.clone(),
+        timing: Timing::DEFAULT,
+        synced,
+        stop: stop(),
+    };
+    tasks.spawn("service-proxy", backends::run(config.clone(), sync));
+    services_synced
 }
 
 /// Long-running tasks, of which none may end before the whole does.
