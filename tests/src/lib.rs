@@ -28,6 +28,7 @@ pub mod peer;
 mod privilege;
 pub mod snapshot;
 mod sweep;
+pub mod vm;
 mod wait;
 
 pub use bin::{bin, cache_dir};

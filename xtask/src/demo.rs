@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Only remove a node that was left up
     #[arg(long, conflicts_with = "keep")]
     down: bool,
-    /// Do not look for missing packages first
+    /// Neither look for missing packages nor build: the programs are beside this one
     #[arg(long)]
     no_setup: bool,
 }
@@ -73,8 +73,8 @@ fn prepare(args: &Args, steps: &mut Steps) -> Result<()> {
     steps.next("Make the machine ready, and build");
     if !args.no_setup {
         setup::ensure(Scope::Node)?;
+        suites::build_programs()?;
     }
-    suites::build_programs()?;
     if Place::folder(NAME).join(KEPT).exists() {
         bail!("a demo was left up by --keep; end it with `cargo xtask demo --down`");
     }

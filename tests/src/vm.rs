@@ -1,0 +1,112 @@
+//! Debian's own kernels in a virtual machine, for what this machine's kernel lacks.
+//!
+//! ```text
+//!  cache: root.img (Debian, both kernels' modules), a kernel and an initrd each   made once
+//!  payload.img: our programs, test programs, images, what to run           made for each run
+//!  qemu (software emulation, no network device) ── serial console ──► lines ──► results
+//! ```
+//! It is slow, so what runs in it is chosen: the kernel suites and the demo.
+//! Inside there is no systemd yet: the init is a script that mounts what a machine has
+//! mounted (a pure cgroup2 tree), runs one command after the other, and powers off.
+
+mod boot;
+mod image;
+mod payload;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+pub use payload::{Payload, suites};
+
+/// A kernel of Debian's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// The oldest that we support: no tcx, no netkit.
+    Linux6_1,
+    /// The one of Debian 13, and of Debian 12's backports.
+    Linux6_12,
+}
+
+impl Kernel {
+    /// The package that depends on the current build of it.
+    fn package(self) -> &'static str {
+        match self {
+            Self::Linux6_1 => "linux-image-cloud-amd64",
+            Self::Linux6_12 => "linux-image-6.12-cloud-amd64",
+        }
+    }
+
+    /// How its version begins.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Linux6_1 => "6.1.",
+            Self::Linux6_12 => "6.12.",
+        }
+    }
+
+    /// Its name in the cache.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Linux6_1 => "6.1",
+            Self::Linux6_12 => "6.12",
+        }
+    }
+}
+
+/// What became of one command inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The name it was given in the payload.
+    pub name: String,
+    /// Its exit status; none when the machine ended before.
+    pub status: Option<i32>,
+    /// What it printed.
+    pub output: String,
+}
+
+/// What a machine has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// One per command of the payload, in its order.
+    pub outcomes: Vec<Outcome>,
+    /// How often the machine was started: more than once when it has panicked before init,
+    /// which the emulation of two processors causes about once in ten boots of 6.12.
+    pub boots: u32,
+    /// Everything that was seen on the console of the last boot.
+    pub console: String,
+}
+
+/// Boots a kernel, runs the payload's commands one after the other, and powers off.
+///
+/// # Errors
+/// When something is not installed, the image cannot be made, or the machine does not boot.
+pub fn run(kernel: Kernel, payload: &Payload, patience: Duration) -> Result<Report> {
+    let base = image::base()?;
+    let drive = tempfile::Builder::new()
+        .prefix("seaway-vm-")
+        .suffix(".img")
+        .tempfile()?;
+    payload.write(drive.path())?;
+    boot::run(&base, kernel, drive.path(), patience)
+}
+
+/// Whether the programs for it are installed.
+///
+/// # Errors
+/// With the package that is missing.
+pub fn available() -> Result<(), String> {
+    for (program, package) in [
+        ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
+        ("/usr/bin/mmdebstrap", "mmdebstrap"),
+        ("/usr/bin/cpio", "cpio"),
+        ("/usr/sbin/mkfs.ext4", "e2fsprogs"),
+        ("/usr/sbin/depmod", "kmod"),
+    ] {
+        if !Path::new(program).exists() {
+            return Err(format!("{program} is missing: apt-get install {package}"));
+        }
+    }
+    Ok(())
+}
