@@ -9,6 +9,8 @@
 //! Node namespaces know each other's addresses only; what leads to pods is made
 //! by the crate under test. The world knows no pod address at all.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 use std::collections::BTreeMap;
 
 use seaway_podnet::{Changes, Desired, Node, PodNetwork, PodNetworkError, desired};

@@ -1,0 +1,221 @@
+//! A node to run the daemon on, and the daemon.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use seaway_testbed::{Cgroup2, Join, Netns, PrivateMounts, bin, wait_until};
+use serde_json::json;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const API: &str = "127.0.0.1:8001";
+pub(crate) const HEALTHZ: &str = "127.0.0.1:10256";
+pub(crate) const CONF: &str = "net.d/05-seaway.conflist";
+
+/// A node: a namespace with an uplink, folders, and places to run the daemon in.
+pub(crate) struct Node {
+    pub(crate) netns: Netns,
+    mounts: PrivateMounts,
+    cgroup: Cgroup2,
+    dir: tempfile::TempDir,
+}
+
+/// A daemon, killed with its guard.
+pub(crate) struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        let netns = Netns::new("node");
+        netns.ip("link add eth0 mtu 1430 type veth peer name far");
+        netns.ip("addr add 172.30.0.11/24 dev eth0");
+        netns.ip("link set eth0 up");
+        netns.ip("link set far up");
+        // A "pod" on the node itself, and a way for Service addresses to be sent at all.
+        netns.ip("addr add 10.244.0.5/32 dev lo");
+        netns.ip("route add default dev eth0 src 172.30.0.11");
+        let dir = tempfile::tempdir().unwrap();
+        let kubeconfig = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": format!("http://{API}") } }],
+            "users": [{ "name": "u", "user": {} }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "x",
+        });
+        fs::write(dir.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
+        Self {
+            netns,
+            mounts: PrivateMounts::new(),
+            cgroup: Cgroup2::new("node"),
+            dir,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The program, with the flags that every verb has.
+    pub(crate) fn command(&self, verb: &str) -> Command {
+        self.command_with(verb, Path::new("/sys/fs/bpf/seaway/v1"))
+    }
+
+    pub(crate) fn command_with(&self, verb: &str, bpffs_dir: &Path) -> Command {
+        let place = Join::new().netns(&self.netns).mounts(&self.mounts);
+        let mut command = place.command(bin("seaway-proxy"));
+        command
+            .arg(verb)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.arg("--bpffs-dir").arg(bpffs_dir);
+        command.arg("--run-dir").arg(self.path("run"));
+        command.arg("--cni-conf-dir").arg(self.path("net.d"));
+        command.arg("--cgroup-root").arg(self.cgroup.path());
+        command
+    }
+
+    pub(crate) fn start(&self, service_proxy: &str) -> Daemon {
+        let log = self.path("log");
+        let mut command = self.command("run");
+        command.arg("--kubeconfig").arg(self.path("kubeconfig"));
+        command.args(["--node-name", "a", "--cluster-cidr", "10.244.0.0/16"]);
+        command.args([
+            "--service-proxy",
+            service_proxy,
+            "--healthz-bind-address",
+            HEALTHZ,
+        ]);
+        let output = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        let child = command.stdin(Stdio::null()).stderr(output).spawn().unwrap();
+        Daemon { child, log }
+    }
+
+    pub(crate) fn cleanup(&self) {
+        let output = self.command("cleanup").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{text}");
+    }
+
+    /// Status code and body of a GET inside the namespace.
+    pub(crate) fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
+        let addr: SocketAddr = HEALTHZ.parse().unwrap();
+        let mut stream = self.netns.enter(|| TcpStream::connect(addr))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let code = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        Ok((code, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
+    }
+
+    /// What answers at a Service address, asked from inside the node's cgroup.
+    pub(crate) fn ask(&self, address: &str) -> String {
+        let place = Join::new().netns(&self.netns).cgroup(&self.cgroup);
+        let asked = place
+            .command(bin("seaway-peer"))
+            .args(["ask", "tcp", address])
+            .output();
+        let output = asked.unwrap();
+        let text = if output.status.success() {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    pub(crate) fn routes(&self) -> String {
+        self.netns.ip("route show proto 83")
+    }
+
+    /// Rules and chains that somebody added; the empty base chains that iptables makes
+    /// as soon as it is used belong to nobody.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        let dump = self.netns.must_run(&["iptables-save"]);
+        let added = dump
+            .lines()
+            .filter(|l| l.starts_with("-A") || l.ends_with("- [0:0]"));
+        added.map(str::to_owned).collect()
+    }
+
+    pub(crate) fn has_rule(&self, part: &str) -> bool {
+        self.rules().iter().any(|rule| rule.contains(part))
+    }
+
+    pub(crate) fn pins(&self) -> Vec<PathBuf> {
+        self.mounts.enter(|| files(Path::new("/sys/fs/bpf")))
+    }
+
+    /// Tables other than those that iptables makes.
+    pub(crate) fn nft(&self) -> Vec<String> {
+        let tables = self.netns.must_run(&["nft", "list", "tables"]);
+        let others = tables
+            .lines()
+            .filter(|t| !["table ip filter", "table ip nat"].contains(t));
+        others.map(str::to_owned).collect()
+    }
+}
+
+impl Daemon {
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// How many lines hold all of `words`.
+    pub(crate) fn said(&self, words: &[&str]) -> usize {
+        self.log()
+            .lines()
+            .filter(|l| words.iter().all(|w| l.contains(w)))
+            .count()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait(&self, what: &str, mut look: impl FnMut() -> bool) {
+        let look = || Ok(if look() { Ok(()) } else { Err(String::new()) });
+        wait_until(PATIENCE, what, look).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_said(&self, words: &[&str]) {
+        self.wait(&format!("{words:?} in the log"), || self.said(words) > 0);
+    }
+
+    pub(crate) fn terminate(self) -> ExitStatus {
+        self.end(Signal::SIGTERM)
+    }
+
+    pub(crate) fn end(mut self, signal: Signal) -> ExitStatus {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        kill(pid, signal).unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It has ended already, or shall now.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        found.push(entry.path());
+        found.extend(files(&entry.path()));
+    }
+    found
+}
