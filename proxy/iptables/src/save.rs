@@ -13,8 +13,8 @@ pub enum ParseError {
         /// The line.
         text: String,
     },
-    /// Somebody has put into one of iptables' tables what iptables cannot show,
-    /// by way of nft. What else is in the table is then not shown either.
+    /// Somebody has put rules into one of iptables' tables that only nft can
+    /// show. Nothing of the table is shown then.
     #[error("the {table} table holds something that only nft can show")]
     Incompatible {
         /// `nat` or `filter`
@@ -59,14 +59,15 @@ pub(crate) fn parse(dump: &str) -> Result<Rendered, ParseError> {
     Ok(rendered)
 }
 
-/// A table of ours that iptables-nft cannot show; as 1.8.9 says it, there is no
-/// other sign. Believing the empty dump would mean to write all rules again.
+/// A table of ours that iptables-nft does not show; as 1.8.9 says it, there is
+/// no other sign. Believing that it is empty would mean to write all rules again.
+/// (A table that "contains incompatible base-chains" is shown without these.)
 fn incompatible(text: &str) -> Option<&'static str> {
     let about = text.strip_prefix("# Table `")?;
     let table = ["nat", "filter"]
         .into_iter()
         .find(|name| about.starts_with(&format!("{name}'")))?;
-    about.contains("incompatible").then_some(table)
+    about.contains(" is incompatible").then_some(table)
 }
 
 /// A line that concerns us.
