@@ -1,1 +1,42 @@
-//! placeholder
+//! Seaway's CNI plugin: gives a pod an interface, an address and routes.
+//!
+//! One process per call of the container runtime: environment and stdin in,
+//! one JSON result or error on stdout out (CNI specification 1.1.0; every
+//! version from 0.3.0 on is answered in its own form). Called under the name
+//! `loopback` it is the loopback plugin that containerd insists on.
+//!
+//! ```text
+//! args ─┐                ┌─ ipam: reserve ─┐
+//!       ├─► verb ─► plan ┼─ attach: veth ──┼─► result
+//! config┘       (pure)   └─ undo on failure┘
+//! ```
+//!
+//! Each verb is a file of its own. `ADD` is a pure plan whose steps each leave
+//! an undo behind; `DEL` needs nothing but the container id and the interface
+//! name, and is repeatable. What the node keeps is one file per address under
+//! the run folder; see [`ipam`].
+//!
+//! Deliberately absent: talking to the API server or to any daemon, an async
+//! runtime, routes between nodes and masquerade (the pod network's), and
+//! foreign IPAM plugins.
+
+mod about;
+mod add;
+mod args;
+mod attach;
+mod check;
+mod config;
+mod del;
+mod error;
+pub mod ipam;
+mod loopback;
+mod plan;
+mod result;
+mod run;
+mod status;
+mod sysctl;
+mod undo;
+mod version;
+
+pub use args::Environment;
+pub use run::run;

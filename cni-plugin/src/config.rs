@@ -1,0 +1,232 @@
+//! The network configuration from standard input (CNI specification,
+//! section 3), read into values that need no further checking.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use ipnetwork::IpNetwork;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::args::is_identifier;
+use crate::error::Error;
+use crate::ipam::Pool;
+use crate::result::{CniResult, Dns};
+use crate::version::Version;
+
+/// What every verb needs, and DEL is content with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Network {
+    pub(crate) version: Version,
+    pub(crate) name: String,
+    /// Folder of the address records.
+    pub(crate) data_dir: PathBuf,
+}
+
+/// The whole configuration of a network of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) network: Network,
+    /// Of both ends, in bytes.
+    pub(crate) mtu: u32,
+    pub(crate) pool: Pool,
+    pub(crate) dns: Dns,
+    pub(crate) prev_result: Option<CniResult>,
+}
+
+type Object = Map<String, Value>;
+
+const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
+/// What the kernel gives a veth that nobody sets.
+const DEFAULT_MTU: u32 = 1500;
+/// RFC 791: every link carries 68 bytes. `ETH_MAX_MTU` of the kernel.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
+const KEYS: &[&str] = &[
+    "cniVersion",
+    "name",
+    "type",
+    "capabilities",
+    "runtimeConfig",
+    "args",
+    "prevResult",
+    "mtu",
+    "ipMasq",
+    "ipam",
+    "dns",
+];
+const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir"];
+const RANGE_KEYS: &[&str] = &["subnet"];
+
+/// The configuration as an object, with its name and version checked.
+pub(crate) fn parse(stdin: &[u8]) -> Result<(Object, Version, String), Error> {
+    let value: Value = serde_json::from_slice(stdin).map_err(|source| Error::Json { source })?;
+    let Value::Object(object) = value else {
+        return Err(config("(top level)", "is not an object"));
+    };
+    let name: String = required(&object, "name", "name")?;
+    if !is_identifier(&name) {
+        let why = format!("{name:?} is not letters, digits, '_', '.' and '-'");
+        return Err(config("name", why));
+    }
+    let version: Option<String> = optional(&object, "cniVersion", "cniVersion")?;
+    // The specification: a configuration without a version is one of 0.1.0.
+    let version = Version::parse(version.as_deref().unwrap_or("0.1.0"))?;
+    Ok((object, version, name))
+}
+
+impl Network {
+    /// Takes from a configuration what DEL needs and overlooks all else: it
+    /// may be an old one, and a pod must go nevertheless.
+    pub(crate) fn lenient(stdin: &[u8]) -> Result<Self, Error> {
+        let (object, version, name) = parse(stdin)?;
+        let data_dir = object.get("ipam").and_then(|ipam| ipam.get("dataDir"));
+        let data_dir = data_dir
+            .and_then(Value::as_str)
+            .unwrap_or(DEFAULT_DATA_DIR)
+            .into();
+        Ok(Self {
+            version,
+            name,
+            data_dir,
+        })
+    }
+}
+
+impl Config {
+    /// Reads a configuration of which nothing may be misunderstood.
+    ///
+    /// # Errors
+    /// Code 7 for an unknown key or a wrong value, code 2 for a value that is
+    /// right but not supported; both name the key.
+    pub(crate) fn parse(stdin: &[u8]) -> Result<Self, Error> {
+        let (object, version, name) = parse(stdin)?;
+        known(&object, "", KEYS)?;
+        reject_unsupported(&object)?;
+        let ipam: Object = required(&object, "ipam", "ipam")?;
+        known(&ipam, "ipam.", IPAM_KEYS)?;
+        let kind: String = required(&ipam, "type", "ipam.type")?;
+        if kind != "seaway" {
+            return Err(unsupported("ipam.type", &kind));
+        }
+        let mtu = optional(&object, "mtu", "mtu")?.unwrap_or(DEFAULT_MTU);
+        if !MTU_RANGE.contains(&mtu) {
+            let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
+            return Err(config("mtu", format!("{mtu} is not from {low} to {high}")));
+        }
+        let prev = object.get("prevResult").filter(|value| !value.is_null());
+        Ok(Self {
+            network: Network {
+                version,
+                name,
+                data_dir: data_dir(&ipam)?,
+            },
+            mtu,
+            pool: pool(&ipam)?,
+            dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
+            prev_result: prev.map(CniResult::parse).transpose()?,
+        })
+    }
+}
+
+fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
+    let dir: Option<PathBuf> = optional(ipam, "dataDir", "ipam.dataDir")?;
+    let dir = dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    if dir.is_absolute() {
+        Ok(dir)
+    } else {
+        Err(config(
+            "ipam.dataDir",
+            format!("{} is not an absolute path", dir.display()),
+        ))
+    }
+}
+
+fn pool(ipam: &Object) -> Result<Pool, Error> {
+    let ranges: Vec<Object> = required(ipam, "ranges", "ipam.ranges")?;
+    let mut subnets = Vec::new();
+    for (place, range) in ranges.iter().enumerate() {
+        let path = format!("ipam.ranges[{place}].");
+        known(range, &path, RANGE_KEYS)?;
+        let key = format!("{path}subnet");
+        match required::<IpNetwork>(range, "subnet", &key)? {
+            IpNetwork::V4(subnet) => subnets.push(subnet),
+            IpNetwork::V6(subnet) => return Err(unsupported(&key, &subnet.to_string())),
+        }
+    }
+    Pool::new(subnets).map_err(|why| config("ipam.ranges", why))
+}
+
+/// Fields of the specification that would be promises we do not keep.
+fn reject_unsupported(object: &Object) -> Result<(), Error> {
+    if optional::<bool>(object, "ipMasq", "ipMasq")? == Some(true) {
+        // Masquerade is the node's, for all pods at once.
+        return Err(unsupported("ipMasq", "true"));
+    }
+    let runtime: Object = optional(object, "runtimeConfig", "runtimeConfig")?.unwrap_or_default();
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
+    match runtime.iter().find(|(_, value)| !is_empty(value)) {
+        Some((key, value)) => Err(unsupported(
+            &format!("runtimeConfig.{key}"),
+            &value.to_string(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Keys with a slash are the runtime's own, such as `cni.dev/attachments`.
+fn known(object: &Object, path: &str, keys: &[&str]) -> Result<(), Error> {
+    match object
+        .keys()
+        .find(|key| !keys.contains(&key.as_str()) && !key.contains('/'))
+    {
+        Some(key) => Err(config(
+            &format!("{path}{key}"),
+            format!("unknown key, not one of {}", keys.join(", ")),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn required<T: DeserializeOwned>(object: &Object, key: &str, path: &str) -> Result<T, Error> {
+    optional(object, key, path)?.ok_or_else(|| config(path, "is required"))
+}
+
+fn optional<T: DeserializeOwned>(
+    object: &Object,
+    key: &str,
+    path: &str,
+) -> Result<Option<T>, Error> {
+    match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => T::deserialize(value)
+            .map(Some)
+            .map_err(|error| config(path, format!("{error}, got {value}"))),
+    }
+}
+
+fn config(key: &str, why: impl Into<String>) -> Error {
+    Error::Config {
+        key: key.to_owned(),
+        why: why.into(),
+    }
+}
+
+fn unsupported(key: &str, value: &str) -> Error {
+    Error::UnsupportedField {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+/// Pods' next hop. Link-local, so the same on all nodes, no address of the
+/// pod CIDR is spent on it, and it never changes.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+
+#[cfg(test)]
+mod tests;

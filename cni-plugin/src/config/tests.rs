@@ -1,0 +1,160 @@
+use serde_json::json;
+
+use super::*;
+
+/// What seaway-proxy writes, as a runtime hands it to the plugin.
+fn conf() -> Value {
+    json!({
+        "cniVersion": "1.0.0",
+        "name": "seaway",
+        "type": "seaway-cni",
+        "mtu": 1450,
+        "ipam": {
+            "type": "seaway",
+            "ranges": [{"subnet": "10.244.1.0/24"}],
+            "dataDir": "/run/seaway/cni",
+        },
+    })
+}
+
+fn with(path: &str, value: Value) -> Value {
+    let mut conf = conf();
+    *conf.pointer_mut(path).unwrap_or_else(|| panic!("{path}")) = value;
+    conf
+}
+
+fn extra(parent: &str, key: &str, value: Value) -> Value {
+    let mut conf = conf();
+    conf.pointer_mut(parent).unwrap()[key] = value;
+    conf
+}
+
+fn parse_value(conf: &Value) -> Result<Config, Error> {
+    Config::parse(conf.to_string().as_bytes())
+}
+
+#[track_caller]
+fn refused(conf: &Value, code: u32, text: &str) {
+    let error = parse_value(conf).unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[test]
+fn the_conf_that_the_daemon_writes() {
+    let config = parse_value(&conf()).unwrap();
+    assert_eq!(config.mtu, 1450);
+    assert_eq!(config.network.name, "seaway");
+    assert_eq!(config.network.version, Version::V1_0_0);
+    assert_eq!(config.pool.size(), 253);
+}
+
+#[test]
+fn unknown_keys_are_named_with_their_place() {
+    refused(&extra("", "mtuu", json!(1)), 7, ": mtuu: unknown key");
+    refused(
+        &extra("/ipam", "gateway", json!("x")),
+        7,
+        ": ipam.gateway: unknown key",
+    );
+    refused(
+        &extra("/ipam/ranges/0", "rangeStart", json!("x")),
+        7,
+        ": ipam.ranges[0].rangeStart: unknown key",
+    );
+}
+
+#[test]
+fn what_runtimes_add_is_accepted() {
+    for (key, value) in [
+        ("capabilities", json!({"portMappings": true})),
+        ("runtimeConfig", json!({"portMappings": [], "dns": {}})),
+        ("args", json!({"cni": {"labels": []}})),
+        ("prevResult", Value::Null),
+        ("cni.dev/valid-attachments", json!([])),
+        ("ipMasq", json!(false)),
+        ("dns", json!({"nameservers": ["10.96.0.10"]})),
+    ] {
+        assert!(parse_value(&extra("", key, value)).is_ok(), "{key}");
+    }
+}
+
+#[test]
+fn wrong_values_are_named() {
+    refused(&with("/mtu", json!("big")), 7, ": mtu: ");
+    refused(&with("/mtu", json!(67)), 7, ": mtu: 67");
+    refused(&with("/mtu", json!(65536)), 7, ": mtu: 65536");
+    refused(&with("/ipam", Value::Null), 7, ": ipam: is required");
+    refused(&with("/ipam/ranges", json!([])), 7, ": ipam.ranges: ");
+    refused(
+        &with("/ipam/ranges/0", json!({})),
+        7,
+        ": ipam.ranges[0].subnet: is required",
+    );
+    refused(
+        &with("/ipam/ranges/0/subnet", json!("10.0.0/24")),
+        7,
+        ": ipam.ranges[0].subnet: ",
+    );
+    refused(
+        &with("/ipam/ranges/0/subnet", json!("10.0.0.0/31")),
+        7,
+        "10.0.0.0/31",
+    );
+    refused(
+        &with("/ipam/dataDir", json!("relative")),
+        7,
+        ": ipam.dataDir: relative",
+    );
+    refused(&with("/name", json!("a/b")), 7, ": name: ");
+    refused(&with("/name", Value::Null), 7, ": name: is required");
+    refused(&json!([]), 7, "not an object");
+    assert_eq!(Config::parse(b"{").unwrap_err().code(), 6);
+}
+
+#[test]
+fn what_we_do_not_do_is_refused_and_not_ignored() {
+    refused(
+        &with("/ipam/type", json!("host-local")),
+        2,
+        "ipam.type=host-local",
+    );
+    refused(
+        &with("/ipam/ranges/0/subnet", json!("fd00::/64")),
+        2,
+        "fd00::/64",
+    );
+    refused(&extra("", "ipMasq", json!(true)), 2, "ipMasq=true");
+    let ports = json!({"portMappings": [{"HostPort": 80}]});
+    refused(
+        &extra("", "runtimeConfig", ports),
+        2,
+        "runtimeConfig.portMappings",
+    );
+}
+
+#[test]
+fn versions() {
+    for version in Version::SUPPORTED {
+        let config = parse_value(&with("/cniVersion", json!(version.as_str()))).unwrap();
+        assert_eq!(config.network.version, version);
+    }
+    for unknown in [json!("2.0.0"), json!("0.2.0"), Value::Null] {
+        refused(
+            &with("/cniVersion", unknown),
+            1,
+            "is not supported, only 0.3.0, ",
+        );
+    }
+}
+
+#[test]
+fn del_reads_confs_that_add_would_refuse() {
+    let mut conf = extra("", "strange", json!(1));
+    conf["ipam"] = json!({"type": "host-local", "dataDir": "/x", "more": 1});
+    let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
+    assert_eq!(network.data_dir, PathBuf::from("/x"));
+    conf["ipam"] = json!("nonsense");
+    let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
+    assert_eq!(network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+}

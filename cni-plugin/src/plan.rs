@@ -1,0 +1,258 @@
+//! What an ADD will make: every name, number and address, computed before the
+//! first change.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnetwork::IpNetwork;
+use seaway_netlink::{Address, IfIndex, MacAddr, Neighbour, Route, RouteProtocol, Scope, VethEnd};
+use sha2::{Digest as _, Sha256};
+
+use crate::args::Args;
+use crate::config::GATEWAY;
+use crate::result::{CniResult, Dns, Interface, Ip, Route as ResultRoute};
+
+/// Everything that follows from container id and interface name alone, so
+/// that DEL finds it without any memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The host's end: `sw` and 12 hexadecimal digits.
+    pub(crate) host_ifname: String,
+    host_mac: MacAddr,
+    pod_mac: MacAddr,
+    /// Candidates for the host's interface number; the pod's is one higher.
+    indexes: [u32; ATTEMPTS],
+}
+
+/// One attachment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) identity: Identity,
+    pub(crate) ifname: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) mtu: u32,
+    /// For people, on the host's end.
+    pub(crate) alias: Option<String>,
+}
+
+/// One attempt at numbers for the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Indexes {
+    pub(crate) host: IfIndex,
+    pub(crate) pod: IfIndex,
+}
+
+/// With 2^27 numbers and a thousand pods, one attempt collides once in 10^5.
+const ATTEMPTS: usize = 3;
+/// Far above what the kernel counts up to on its own, below `i32::MAX`.
+const FIRST_INDEX: u32 = 1 << 28;
+const INDEX_MASK: u32 = FIRST_INDEX - 1;
+/// The kernel stores the alias in 256 bytes with a NUL (`IFALIASZ`).
+const ALIAS_MAX: usize = 255;
+
+impl Identity {
+    pub(crate) fn of(container_id: &str, ifname: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(container_id);
+        hash.update([0]);
+        hash.update(ifname);
+        let hash: [u8; 32] = hash.finalize().into();
+        let hex = hash.iter().take(6).map(|byte| format!("{byte:02x}"));
+        // Unlike the pod's, an equal number of its own: the kernel compares
+        // an interface's number with its peer's to tell stacked links.
+        let index = |place: usize| {
+            let bytes = [
+                hash[place],
+                hash[place + 1],
+                hash[place + 2],
+                hash[place + 3],
+            ];
+            FIRST_INDEX + (u32::from_be_bytes(bytes) & INDEX_MASK & !1)
+        };
+        Self {
+            host_ifname: format!("sw{}", hex.collect::<String>()),
+            host_mac: mac(&hash, 6),
+            pod_mac: mac(&hash, 12),
+            indexes: [index(18), index(22), index(26)],
+        }
+    }
+}
+
+fn mac(hash: &[u8; 32], start: usize) -> MacAddr {
+    let mut bytes = [0; 6];
+    bytes.copy_from_slice(&hash[start..start + 6]);
+    MacAddr::local(bytes)
+}
+
+impl Plan {
+    pub(crate) fn new(identity: Identity, args: &Args, address: Ipv4Addr, mtu: u32) -> Self {
+        let alias = args.pod.clone().map(|mut pod| {
+            pod.truncate(pod.floor_char_boundary(ALIAS_MAX));
+            pod
+        });
+        Self {
+            identity,
+            ifname: args.ifname.clone(),
+            address,
+            mtu,
+            alias,
+        }
+    }
+
+    /// Numbers to try, one pair after the other while they are taken.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = Indexes> {
+        self.identity.indexes.into_iter().map(|host| Indexes {
+            host: IfIndex(host),
+            pod: IfIndex(host + 1),
+        })
+    }
+
+    pub(crate) fn ends(&self, indexes: Indexes) -> (VethEnd, VethEnd) {
+        let end = |name: &str, index, mac| VethEnd {
+            name: name.to_owned(),
+            index,
+            mac,
+        };
+        (
+            end(
+                &self.identity.host_ifname,
+                indexes.host,
+                self.identity.host_mac,
+            ),
+            end(&self.ifname, indexes.pod, self.identity.pod_mac),
+        )
+    }
+
+    /// The pod's own address, alone on its link.
+    pub(crate) fn pod_address(&self, indexes: Indexes) -> Address {
+        Address::new(indexes.pod, self.network())
+    }
+
+    /// The gateway is on the link, and everything else behind it. Owned by
+    /// "boot" as if the pod's administrator had made them.
+    pub(crate) fn pod_routes(&self, indexes: Indexes) -> [Route; 2] {
+        let mut link = Route::to(IpNetwork::from(IpAddr::V4(GATEWAY)));
+        link.scope = Scope::Link;
+        let mut default = Route::to(any());
+        default.gateway = Some(GATEWAY.into());
+        [link, default].map(|mut route| {
+            route.oif = Some(indexes.pod);
+            route.prefsrc = Some(self.address.into());
+            route.protocol = RouteProtocol::BOOT;
+            route
+        })
+    }
+
+    /// Nobody ever asks for the gateway's hardware address.
+    pub(crate) fn pod_neighbour(&self, indexes: Indexes) -> Neighbour {
+        Neighbour::permanent(indexes.pod, GATEWAY.into(), self.identity.host_mac)
+    }
+
+    pub(crate) fn host_route(&self, indexes: Indexes) -> Route {
+        let mut route = Route::to(self.network());
+        route.oif = Some(indexes.host);
+        route.scope = Scope::Link;
+        route
+    }
+
+    pub(crate) fn host_neighbour(&self, indexes: Indexes) -> Neighbour {
+        Neighbour::permanent(indexes.host, self.address.into(), self.identity.pod_mac)
+    }
+
+    pub(crate) fn result(&self, sandbox: &str, dns: Dns) -> CniResult {
+        let interface = |name: &str, mac: MacAddr, sandbox: &str| Interface {
+            name: name.to_owned(),
+            mac: mac.to_string(),
+            mtu: Some(self.mtu),
+            sandbox: sandbox.to_owned(),
+            ..Interface::default()
+        };
+        CniResult {
+            interfaces: vec![
+                interface(&self.identity.host_ifname, self.identity.host_mac, ""),
+                interface(&self.ifname, self.identity.pod_mac, sandbox),
+            ],
+            ips: vec![Ip {
+                version: None,
+                interface: Some(1),
+                address: self.network(),
+                gateway: Some(GATEWAY.into()),
+            }],
+            routes: vec![ResultRoute {
+                dst: any(),
+                gw: Some(GATEWAY.into()),
+                more: serde_json::Map::new(),
+            }],
+            dns,
+        }
+    }
+
+    fn network(&self) -> IpNetwork {
+        IpNetwork::from(IpAddr::V4(self.address))
+    }
+}
+
+fn any() -> IpNetwork {
+    IpNetwork::new(Ipv4Addr::UNSPECIFIED.into(), 0).expect("0.0.0.0/0 is a network")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(pod: Option<&str>) -> Plan {
+        let args = Args {
+            container_id: "c1".into(),
+            ifname: "eth0".into(),
+            netns: None,
+            pod: pod.map(str::to_owned),
+            own_netns: false,
+        };
+        Plan::new(
+            Identity::of("c1", "eth0"),
+            &args,
+            Ipv4Addr::new(10, 1, 2, 3),
+            1450,
+        )
+    }
+
+    #[test]
+    fn identity_is_stable_and_of_the_pair() {
+        // Written down: DEL of a later version must find these names.
+        assert_eq!(Identity::of("c1", "eth0").host_ifname, "swec43057c07aa");
+        assert_eq!(Identity::of("c1", "eth0"), Identity::of("c1", "eth0"));
+        assert_ne!(Identity::of("c1", "eth0"), Identity::of("c1", "eth1"));
+        assert_ne!(Identity::of("c1e", "th0"), Identity::of("c1", "eth0"));
+        assert!(Identity::of("c1", "eth0").host_ifname.len() <= 15);
+    }
+
+    #[test]
+    fn numbers_fit_the_kernels_int_and_the_two_ends_differ() {
+        for n in 0..500 {
+            let identity = Identity::of(&format!("c{n}"), "eth0");
+            let plan = Plan {
+                identity,
+                ..plan(None)
+            };
+            for Indexes { host, pod } in plan.indexes() {
+                assert!(host.0 >= FIRST_INDEX && i32::try_from(pod.0).is_ok());
+                assert_eq!(pod.0, host.0 + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn result_names_both_ends() {
+        let result = plan(None).result("/run/netns/p1", Dns::default());
+        assert_eq!(result.interfaces[0].name, "swec43057c07aa");
+        assert_eq!(result.interfaces[1].sandbox, "/run/netns/p1");
+        assert_eq!(result.ips[0].address.to_string(), "10.1.2.3/32");
+        assert_eq!(result.ips[0].interface, Some(1));
+        assert_eq!(result.routes[0].dst.to_string(), "0.0.0.0/0");
+    }
+
+    #[test]
+    fn an_alias_is_cut_between_characters() {
+        let long = "ü".repeat(200);
+        assert_eq!(plan(Some(&long)).alias.unwrap().len(), 254);
+    }
+}

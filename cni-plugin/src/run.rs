@@ -1,0 +1,104 @@
+//! One call of the plugin, from the process's inputs to its outputs.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::args::{Args, Command, Environment, Verb};
+use crate::config::{Config, Network};
+use crate::error::Error;
+use crate::version::Version;
+use crate::{about, add, check, del, loopback, status};
+
+/// Serves one call. `stdout` gets the result or the error object and nothing
+/// else; a failed call exits with 1, as runtimes expect.
+pub fn run(
+    program: &OsStr,
+    environment: &Environment,
+    stdin: &mut dyn Read,
+    stdout: &mut dyn Write,
+) -> ExitCode {
+    let is_loopback = Path::new(program).file_name() == Some(OsStr::new("loopback"));
+    let mut conf = Vec::new();
+    let outcome = match Command::from_env(environment) {
+        Ok(None) => {
+            eprintln!("{}", about::text());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Some(Command::Attachment(verb))) => {
+            attachment(verb, is_loopback, environment, stdin, &mut conf, stdout)
+        }
+        Ok(Some(Command::Status)) => read(stdin, &mut conf).and_then(|()| {
+            // lo needs nothing that could be absent.
+            if is_loopback {
+                Ok(())
+            } else {
+                network_status(&conf)
+            }
+        }),
+        Ok(Some(Command::Version)) => read(stdin, &mut conf)
+            .and_then(|()| add::write_out(stdout, &about::version(&conf).to_string())),
+        Err(error) => Err(error),
+    };
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    let text = error.to_json(asked_version(&conf)).to_string();
+    if let Err(unwritten) = add::write_out(stdout, &text) {
+        eprintln!("{unwritten}: {}", unwritten.details());
+        eprintln!("{text}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Order as in the CNI project's library: environment, then standard input.
+fn attachment(
+    verb: Verb,
+    is_loopback: bool,
+    environment: &Environment,
+    stdin: &mut dyn Read,
+    conf: &mut Vec<u8>,
+    stdout: &mut dyn Write,
+) -> Result<(), Error> {
+    let args = Args::from_env(verb, environment)?;
+    read(stdin, conf)?;
+    if is_loopback {
+        return loopback::loopback(verb, &args, conf, stdout);
+    }
+    match verb {
+        Verb::Add => add::add(Config::parse(conf)?, &args, stdout),
+        Verb::Del => del::del(&Network::lenient(conf)?, &args),
+        Verb::Check => {
+            let config = Config::parse(conf)?;
+            since("CHECK", Version::V0_4_0, config.network.version)?;
+            check::check(&config, &args)
+        }
+    }
+}
+
+fn network_status(conf: &[u8]) -> Result<(), Error> {
+    let config = Config::parse(conf)?;
+    since("STATUS", Version::V1_1_0, config.network.version)?;
+    status::status(&config)
+}
+
+fn read(stdin: &mut dyn Read, conf: &mut Vec<u8>) -> Result<(), Error> {
+    stdin
+        .read_to_end(conf)
+        .map(drop)
+        .map_err(|source| Error::Stdin { source })
+}
+
+fn since(verb: &'static str, needed: Version, have: Version) -> Result<(), Error> {
+    if have >= needed {
+        Ok(())
+    } else {
+        Err(Error::VerbVersion { verb, needed, have })
+    }
+}
+
+/// An error is reported in the caller's version where that can be read.
+fn asked_version(conf: &[u8]) -> Version {
+    crate::config::parse(conf).map_or(Version::NEWEST, |(_, version, _)| version)
+}
