@@ -15,6 +15,7 @@ mod command;
 mod demo;
 mod gotools;
 mod lint;
+mod playground;
 mod setup;
 mod suites;
 mod tally;
@@ -40,6 +41,13 @@ enum Verb {
     Demo(demo::Args),
     /// Run the tests, all parts unless some are named
     Test(suites::Args),
+    /// Start a two-node cluster (or a standalone node) and leave it running
+    Up(playground::UpArgs),
+    /// Stop what `up` has started
+    Down,
+    /// Hold what `up` starts, in the background
+    #[command(hide = true)]
+    Hold(playground::UpArgs),
     /// Format, clippy, documentation, dependencies
     Lint,
 }
@@ -70,6 +78,9 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Build => suites::build()?,
         Verb::Demo(args) => demo::run(&args)?,
         Verb::Test(args) => return suites::run(&args),
+        Verb::Up(args) => playground::up(&args)?,
+        Verb::Down => playground::down()?,
+        Verb::Hold(args) => playground::hold(&args)?,
         Verb::Lint => lint::run()?,
     }
     Ok(ExitCode::SUCCESS)
