@@ -28,6 +28,7 @@ pub mod peer;
 mod privilege;
 pub mod snapshot;
 mod sweep;
+mod topology;
 pub mod vm;
 mod wait;
 
@@ -37,4 +38,5 @@ pub use join::Join;
 pub use mounts::PrivateMounts;
 pub use netns::{Netns, connect, unique_name};
 pub use privilege::{require_root, skip};
+pub use topology::{Network, Topology};
 pub use wait::wait_until;
