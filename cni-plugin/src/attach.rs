@@ -1,7 +1,8 @@
-//! Carries out a plan in the kernel: three sends, no dump, no move.
+//! Carries out a plan in the kernel: three sends and a look, no dump, no move.
 
 use std::os::fd::AsFd as _;
 
+use nix::poll::poll;
 use seaway_netlink::{IfIndex, NetlinkError, Netns, Request, Socket, VethPair};
 
 use crate::error::Error;
@@ -13,7 +14,11 @@ use crate::undo::Undo;
 /// include/net/flow.h).
 pub(crate) const LOOPBACK: IfIndex = IfIndex(1);
 
-/// Makes the pair, then the pod's side, then the host's. The one undo step is
+/// One second in all, the longest delay of the kernel's job.
+const CARRIER_LOOKS: u32 = 500;
+const CARRIER_PAUSE_MS: u8 = 2;
+
+/// Makes the pair, then the host's side, then the pod's. The one undo step is
 /// the deletion of the pair: everything else hangs on it.
 pub(crate) fn attach(plan: &Plan, netns: &Netns, undo: &mut Undo<'_>) -> Result<(), Error> {
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
@@ -23,10 +28,38 @@ pub(crate) fn attach(plan: &Plan, netns: &Netns, undo: &mut Undo<'_>) -> Result<
     let name = plan.identity.host_ifname.clone();
     undo.push(format!("delete {name}"), move || delete(&name).map(drop));
     sysctl::prepare_host_end(&plan.identity.host_ifname)?;
+    host.execute(&host_side(plan, indexes))
+        .map_err(netlink("set up the host's interface"))?;
     pod.execute(&pod_side(plan, indexes))
         .map_err(netlink("set up the pod's interface"))?;
-    host.execute(&host_side(plan, indexes))
-        .map_err(netlink("set up the host's interface"))
+    await_carrier(&mut host, indexes)
+}
+
+/// The end that is brought up first has no carrier then, and gets its queues
+/// in a deferred job when the other end follows: a packet sent before is lost,
+/// and with it a second of a new connection. In newer kernels, asking for the
+/// link runs that job at once (`linkwatch_sync_dev` in `rtnl_getlink`; seen
+/// with 6.18); in older ones it is waited for.
+fn await_carrier(host: &mut Socket, indexes: Indexes) -> Result<(), Error> {
+    for _ in 0..CARRIER_LOOKS {
+        let link = host
+            .link_by_index(indexes.host)
+            .map_err(netlink("look at the host's interface"))?;
+        if link.operational {
+            return Ok(());
+        }
+        // Nothing to wait for but the time; the kernel's job takes as long.
+        if let Err(errno) = poll(&mut [], CARRIER_PAUSE_MS) {
+            return Err(netlink("wait for the carrier")(NetlinkError::refused(
+                "link show",
+                indexes.host.to_string(),
+                errno as i32,
+            )));
+        }
+    }
+    // The deferred job runs within a second at the latest: TCP gets over it.
+    eprintln!("No carrier yet on {}", indexes.host);
+    Ok(())
 }
 
 /// Makes sure that the host's end, and with it the pod's, does not exist;

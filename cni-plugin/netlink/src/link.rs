@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
 };
 
 use crate::MacAddr;
@@ -36,6 +36,10 @@ pub struct Link {
     pub up: bool,
     /// Able to pass packets (`IFF_LOWER_UP`).
     pub carrier: bool,
+    /// The kernel has acted on the carrier (`IFLA_OPERSTATE` is up, RFC 2863).
+    /// Until then what is sent is dropped: queues are attached by a deferred
+    /// job (net/core/link_watch.c).
+    pub operational: bool,
     /// Driver kind such as `veth`; absent on hardware and loopback.
     pub kind: Option<String>,
     /// For a veth, the other end's number, in the other end's namespace.
@@ -79,6 +83,7 @@ impl Link {
             mtu: 0,
             up: message.header.flags.contains(LinkFlags::Up),
             carrier: message.header.flags.contains(LinkFlags::LowerUp),
+            operational: false,
             kind: None,
             peer: None,
         };
@@ -88,6 +93,7 @@ impl Link {
                 LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
                 LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok().map(MacAddr),
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::OperState(state) => link.operational = state == State::Up,
                 LinkAttribute::Link(index) => link.peer = Some(IfIndex(index)),
                 LinkAttribute::LinkInfo(infos) => link.kind = infos.iter().find_map(kind),
                 _ => {}
