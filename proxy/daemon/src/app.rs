@@ -62,12 +62,15 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Logs go to stderr; RUST_LOG chooses. Crates that use `log` (the eBPF programs'
-/// lines come that way, at debug) are bridged by `init`.
+/// Logs go to stderr; RUST_LOG chooses. Crates that use `log` are bridged by `init`.
 fn init_logs() {
+    // Each failed request would be told by these, too; the watches report it once, and better.
+    let quiet = |directive: &str| directive.parse().expect("a constant directive");
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
-        .from_env_lossy();
+        .from_env_lossy()
+        .add_directive(quiet("kube_client::client::builder=off"))
+        .add_directive(quiet("kube_runtime::watcher=error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
