@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrIn, connect, socket,
+    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrIn, bind, connect, socket,
 };
 use seaway_proxy_core::desired::Protocol::{Tcp, Udp};
 use seaway_testbed::peer::Protocol as Ask;
@@ -127,15 +127,29 @@ sandboxed! {
 sandboxed! {
     fn an_accepted_socket_shows_its_client(sandbox) {
         let mut backend = sandbox.open();
-        sync(&mut backend, &desired(&[(VIP, Tcp, &ENDPOINTS[..1])]));
-        let listener = TcpListener::bind(ENDPOINTS[0]).unwrap();
-        let client = TcpStream::connect(VIP).unwrap();
+        let [server, source] = ENDPOINTS;
+        sync(&mut backend, &desired(&[(VIP, Tcp, &[server]), ("10.96.0.20:80", Tcp, &[source])]));
+        // Some socket means the service by the address that the client comes from.
+        let refused = ask(Ask::Tcp, "10.96.0.20:80").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "nobody listens yet");
+
+        let listener = TcpListener::bind(server).unwrap();
+        let client = tcp_from(SockaddrIn::new(10, 244, 1, 3, 8080));
         let (accepted, from) = listener.accept().unwrap();
-        assert_eq!(from, client.local_addr().unwrap());
-        assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
-        assert_eq!(accepted.local_addr().unwrap(), parse(ENDPOINTS[0]));
+        assert_eq!(from, parse(source));
+        assert_eq!(accepted.peer_addr().unwrap(), parse(source));
+        assert_eq!(accepted.local_addr().unwrap(), parse(server));
         assert_eq!(client.peer_addr().unwrap(), parse(VIP));
     }
+}
+
+/// A connection to the service from a given address.
+fn tcp_from(source: SockaddrIn) -> TcpStream {
+    let (inet, stream) = (AddressFamily::Inet, SockType::Stream);
+    let client = socket(inet, stream, SockFlag::empty(), None).unwrap();
+    bind(client.as_raw_fd(), &source).unwrap();
+    connect(client.as_raw_fd(), &SockaddrIn::new(10, 96, 0, 10, 80)).unwrap();
+    TcpStream::from(client)
 }
 
 sandboxed! {

@@ -39,6 +39,33 @@ fn desired(ports: &[(&str, ServicePort)]) -> DesiredState {
     }
 }
 
+/// The lines of services; those of links are the same for all.
+fn services(rendered: &Rendered) -> String {
+    let text = rendered.to_string();
+    let lines = text
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with("link "));
+    lines.collect()
+}
+
+#[test]
+fn links_are_wanted_even_without_services() {
+    let text = render(&DesiredState::default()).to_string();
+    assert_eq!(
+        text,
+        "\
+link connect4
+link connect6
+link getpeername4
+link getpeername6
+link recvmsg4
+link recvmsg6
+link sendmsg4
+link sendmsg6
+"
+    );
+}
+
 #[test]
 fn one_line_per_map_entry_sorted_by_address() {
     let desired = desired(&[
@@ -60,7 +87,7 @@ fn one_line_per_map_entry_sorted_by_address() {
         ("empty", port(&[("10.96.0.30:80", Protocol::Tcp)], &[])),
     ]);
     assert_eq!(
-        render(&desired).to_string(),
+        services(&render(&desired)),
         "\
 service 10.96.0.10:53/TCP endpoints=1
 slot 10.96.0.10:53/TCP 0 10.244.1.9:53
@@ -87,7 +114,7 @@ fn ipv6_is_left_out_and_named() {
         ),
     )]);
     assert_eq!(
-        render(&desired).to_string(),
+        services(&render(&desired)),
         "service 10.96.0.20:80/TCP endpoints=1\nslot 10.96.0.20:80/TCP 0 10.244.1.2:8080\n"
     );
     let left_out = unsupported(&desired);
