@@ -41,6 +41,14 @@ pub struct ProbeState {
     pub failed: Option<&'static str>,
 }
 
+/// Conditions that nobody but the agent writes.
+const OWN_CONDITIONS: [&str; 4] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "ContainersReady",
+    "Ready",
+];
+
 /// An operation that failed is not tried again before `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
@@ -124,6 +132,48 @@ impl PodState {
             in_flight: BTreeSet::new(),
             holds: BTreeMap::new(),
         }
+    }
+
+    /// Takes in what the source shows now: what belongs to others, and an end that
+    /// others decided. What is ours stays as it was computed last, so that an old
+    /// echo of our own writes changes nothing.
+    pub fn absorb(&mut self, published: &PodStatus) {
+        let ours = std::mem::take(&mut self.api_status);
+        if ours == PodStatus::default() {
+            self.api_status = published.clone();
+            return;
+        }
+        let is_ended = matches!(published.phase.as_deref(), Some("Failed" | "Succeeded"));
+        let (phase, reason, message) = if is_ended {
+            (
+                published.phase.clone(),
+                published.reason.clone(),
+                published.message.clone(),
+            )
+        } else {
+            (ours.phase, ours.reason, ours.message)
+        };
+        let is_ours = |kind: &str| OWN_CONDITIONS.contains(&kind);
+        let own = ours
+            .conditions
+            .into_iter()
+            .flatten()
+            .filter(|c| is_ours(&c.type_));
+        let foreign = published
+            .conditions
+            .iter()
+            .flatten()
+            .filter(|c| !is_ours(&c.type_));
+        self.api_status = PodStatus {
+            phase,
+            reason,
+            message,
+            conditions: Some(own.chain(foreign.cloned()).collect()),
+            nominated_node_name: published.nominated_node_name.clone(),
+            qos_class: published.qos_class.clone().or(ours.qos_class),
+            resource_claim_statuses: published.resource_claim_statuses.clone(),
+            ..ours
+        };
     }
 
     /// Work that was begun and has not ended.

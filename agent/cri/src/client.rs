@@ -52,7 +52,30 @@ pub struct ExecStreams {
 }
 
 /// Changes of containers as the runtime reports them.
-pub type EventStream = Streaming<ContainerEventResponse>;
+#[derive(Debug)]
+pub struct EventStream {
+    socket: PathBuf,
+    events: Streaming<ContainerEventResponse>,
+}
+
+impl EventStream {
+    /// The next change; `None` when the runtime ends the stream.
+    pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, CriError> {
+        self.events
+            .message()
+            .await
+            .map_err(|status| watch_error(&self.socket, status))
+    }
+}
+
+fn watch_error(socket: &Path, status: Status) -> CriError {
+    CriError::Call {
+        operation: "watch",
+        object: "container events".into(),
+        socket: socket.to_owned(),
+        source: Box::new(status),
+    }
+}
 
 /// A connection to one runtime; cheap to clone, reconnects by itself.
 #[derive(Clone, Debug)]
@@ -367,16 +390,12 @@ impl CriClient {
     /// only, so that opening has no deadline: race it against something.
     pub async fn container_events(&self) -> Result<EventStream, CriError> {
         let mut runtime = self.runtime.clone();
-        runtime
-            .get_container_events(GetEventsRequest {})
-            .await
-            .map(Response::into_inner)
-            .map_err(|status| CriError::Call {
-                operation: "watch",
-                object: "container events".into(),
-                socket: self.socket.clone(),
-                source: Box::new(status),
-            })
+        let response = runtime.get_container_events(GetEventsRequest {}).await;
+        let response = response.map_err(|status| watch_error(&self.socket, status))?;
+        Ok(EventStream {
+            socket: self.socket.clone(),
+            events: response.into_inner(),
+        })
     }
 
     /// The image, if it is on the node.

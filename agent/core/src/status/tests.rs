@@ -376,3 +376,21 @@ fn transition_times_move_only_with_the_status() {
     let later = status_at(&pod, &state(&pod), &seen, at(900));
     assert_eq!(later["conditions"], first_status["conditions"]);
 }
+
+#[test]
+fn an_old_echo_changes_nothing_and_foreign_parts_are_taken() {
+    let pod = pod(json!({}));
+    let mut state = state(&pod);
+    let seen = observed(vec![running(&pod, "c")]);
+    let pending = now(&pod, &state, &Observed::default());
+    let ready = now(&pod, &state, &seen);
+    state.api_status = serde_json::from_value(ready.clone()).unwrap();
+    state.absorb(&serde_json::from_value(pending).unwrap());
+    assert_eq!(status_at(&pod, &state, &seen, at(900)), ready);
+    let foreign = json!({"phase": "Failed", "reason": "Evicted",
+        "conditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    state.absorb(&serde_json::from_value(foreign).unwrap());
+    let status = now(&pod, &state, &seen);
+    assert_eq!(status["reason"], "Evicted");
+    assert!(conditions(&status).contains(&"DisruptionTarget=True".to_owned()));
+}
