@@ -1,5 +1,7 @@
 //! seaway-netlink against a real kernel; the oracle is iproute2.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
