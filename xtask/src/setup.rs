@@ -34,6 +34,7 @@ const NODE_PACKAGES: &[&str] = &[
     "procps",
     "psmisc",
     "runc",
+    "strace",
     "util-linux",
 ];
 /// What the VM tests use.
