@@ -1,0 +1,80 @@
+//! Wires the parts: one tree of tasks for each mode, and what happens at the end.
+//!
+//! On SIGTERM and SIGINT everything here ends; pods and kernel state stay as they are,
+//! so that the agent can be replaced under running traffic. A second signal ends the
+//! process at once.
+
+mod pods;
+mod run;
+mod standalone;
+mod tasks;
+
+use anyhow::Context as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command, GetArgs};
+use crate::{get, local};
+
+/// How a start can fail.
+#[derive(Debug)]
+pub enum AppError {
+    /// The command line, or a file that it names, is wrong.
+    Usage(anyhow::Error),
+    /// Something failed that may work another time.
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for AppError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Marks an error as one of usage.
+fn usage(error: impl Into<anyhow::Error>) -> AppError {
+    AppError::Usage(error.into())
+}
+
+/// Does what `cli` says, until it is done or told to stop.
+pub fn main(cli: Cli) -> Result<(), AppError> {
+    let filter = EnvFilter::try_new(&cli.log)
+        .with_context(|| format!("--log {}", cli.log))
+        .map_err(usage)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run::run(*args).await,
+            Command::Standalone(args) => standalone::standalone(*args).await,
+            Command::Get(args) => show(args).await,
+        }
+    });
+    // A blocking call that hangs (a dead disk) must not keep the process.
+    runtime.shutdown_timeout(tasks::PATIENCE);
+    result
+}
+
+async fn show(args: GetArgs) -> Result<(), AppError> {
+    let listing = local::ask(&args.run_dir)
+        .await
+        .map_err(anyhow::Error::from)?;
+    let now = jiff::Timestamp::now();
+    let written = get::show(
+        listing,
+        args.what,
+        args.output,
+        now,
+        &mut std::io::stdout().lock(),
+    );
+    match written {
+        // `| head` has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other.context("write to standard output")?),
+    }
+}
