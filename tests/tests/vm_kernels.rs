@@ -36,7 +36,8 @@ fn kernel_suites_and_demo(kernel: Kernel) {
     let report = vm::run(kernel, &payload, PATIENCE).unwrap();
     let mut failed = Vec::new();
     for outcome in &report.outcomes {
-        eprintln!("{kernel:?}: {}: {:?}", outcome.name, outcome.status);
+        let (name, status, time) = (&outcome.name, outcome.status, outcome.time.as_secs());
+        eprintln!("{kernel:?}: {name}: {status:?} in {time} s");
         if outcome.status != Some(0) {
             failed.push(outcome.name.as_str());
             eprintln!("{}", outcome.output);
