@@ -16,7 +16,7 @@ const ENDPOINTS: u32 = 10;
 
 /// A hundred times what an unoptimised build takes on real hardware, since the suite also
 /// runs in emulation: this finds work that grows with the square, benches find the rest.
-const FULL_SYNC: Duration = Duration::from_secs(60);
+const FULL_SYNC: Duration = Duration::from_mins(1);
 const ONE_CHANGE: Duration = Duration::from_secs(30);
 /// DESIGN.md 9: maps take at most 64 MB at this size.
 const MAPS_BYTES: u64 = 64_000_000;
