@@ -9,6 +9,8 @@ mod run;
 mod standalone;
 mod tasks;
 
+use std::io::IsTerminal as _;
+
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
@@ -37,13 +39,7 @@ fn usage(error: impl Into<anyhow::Error>) -> AppError {
 
 /// Does what `cli` says, until it is done or told to stop.
 pub fn main(cli: Cli) -> Result<(), AppError> {
-    let filter = EnvFilter::try_new(&cli.log)
-        .with_context(|| format!("--log {}", cli.log))
-        .map_err(usage)?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    log_to_stderr(&cli.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -58,6 +54,38 @@ pub fn main(cli: Cli) -> Result<(), AppError> {
     // A blocking call that hangs (a dead disk) must not keep the process.
     runtime.shutdown_timeout(tasks::PATIENCE);
     result
+}
+
+/// `level` alone is meant for our own lines: the libraries below say at `debug` what
+/// every frame of a connection holds.
+fn log_to_stderr(wanted: &str) -> Result<(), AppError> {
+    let quiet = [
+        "h2",
+        "hyper",
+        "hyper_util",
+        "kube_client",
+        "rustls",
+        "tonic",
+        "tower",
+    ];
+    let is_level = wanted
+        .parse::<tracing::Level>()
+        .is_ok_and(|level| level > tracing::Level::INFO);
+    let directives = if is_level {
+        let quiet = quiet.map(|library| format!(",{library}=info"));
+        format!("{wanted}{}", quiet.concat())
+    } else {
+        wanted.to_owned()
+    };
+    let filter = EnvFilter::try_new(directives)
+        .with_context(|| format!("--log {wanted}"))
+        .map_err(usage)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+    Ok(())
 }
 
 async fn show(args: GetArgs) -> Result<(), AppError> {
