@@ -30,7 +30,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use k8s_openapi::api::core::v1::Pod;
 use seaway_agent_core::observed::Observed;
@@ -136,6 +136,14 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    fn read_views(&self) -> RwLockReadGuard<'_, BTreeMap<String, View>> {
+        self.views.read().expect("no holder panics")
+    }
+
+    fn write_views(&self) -> RwLockWriteGuard<'_, BTreeMap<String, View>> {
+        self.views.write().expect("no holder panics")
+    }
+
     fn facts(&self) -> NodeFacts {
         let runtime_name = self.runtime.borrow().runtime_name.clone();
         NodeFacts {

@@ -28,6 +28,8 @@ pub struct StartFailure {
     pub message: String,
     /// When.
     pub at: Timestamp,
+    /// The pod's owner was told that it waits.
+    pub announced: bool,
 }
 
 /// Results of the probes of one container instance.
@@ -179,6 +181,13 @@ impl PodState {
     /// Work that was begun and has not ended.
     pub fn in_flight(&self) -> &BTreeSet<Operation> {
         &self.in_flight
+    }
+
+    /// A start of this container is under way.
+    pub fn is_starting(&self, name: &str) -> bool {
+        self.in_flight
+            .iter()
+            .any(|operation| matches!(operation, Operation::Start(n) if n == name))
     }
 
     /// Until when an operation has to wait after a failure.

@@ -157,8 +157,9 @@ impl View<'_> {
 
     /// The phase of a pod that is still at work.
     fn running_phase(&self) -> &'static str {
-        let started = |c: &Container| self.latest(c).is_some_and(|c| c.state != RunState::Created);
-        let all_started = spec::containers(self.pod).iter().all(started);
+        let all_started = spec::containers(self.pod)
+            .iter()
+            .all(|c| self.latest(c).is_some());
         if all_started && self.is_initialized() {
             "Running"
         } else {
@@ -166,8 +167,9 @@ impl View<'_> {
         }
     }
 
+    /// The newest instance that was started; one that is being made is no news yet.
     fn latest(&self, container: &Container) -> Option<&Instance> {
-        self.observed.latest(&container.name)
+        self.observed.latest_started(&container.name)
     }
 
     /// All init containers have succeeded.

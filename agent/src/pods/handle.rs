@@ -85,7 +85,7 @@ impl PodsHandle {
 
     /// The pods of this node with their current status.
     pub fn list(&self) -> Vec<Pod> {
-        let views = self.shared.views.read().expect("no holder panics");
+        let views = self.shared.read_views();
         // Pods known from the runtime only have no containers in their spec.
         let known = views
             .values()
@@ -108,21 +108,15 @@ impl PodsHandle {
             return Err(LookupError::NoContainer { container, pod });
         }
         let waiting_reason = waiting_reason(&view.pod, container);
+        let latest = view.observed.latest_started(container);
         let instance = if previous {
-            let ended = view
-                .observed
-                .previous(container)
-                .filter(|c| c.state == RunState::Exited);
+            let ended = latest.and_then(|latest| view.observed.before(latest));
             ended.ok_or_else(|| LookupError::NoPrevious {
                 container: container.to_owned(),
                 pod: pod.to_owned(),
             })?
         } else {
-            let started = view
-                .observed
-                .latest(container)
-                .filter(|c| c.state != RunState::Created);
-            started.ok_or_else(|| LookupError::Waiting {
+            latest.ok_or_else(|| LookupError::Waiting {
                 container: container.to_owned(),
                 pod: pod.to_owned(),
                 reason: waiting_reason
@@ -151,7 +145,7 @@ impl PodsHandle {
 
     /// Two pods of one name exist while the old one ends; the one that lives wins.
     fn view(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<View, LookupError> {
-        let views = self.shared.views.read().expect("no holder panics");
+        let views = self.shared.read_views();
         let named = views.values().filter(|view| {
             spec::namespace(&view.pod) == namespace
                 && spec::name(&view.pod) == name

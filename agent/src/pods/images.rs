@@ -208,5 +208,6 @@ fn failure(reason: &'static str, message: String) -> StartFailure {
         reason,
         message,
         at: Timestamp::now(),
+        announced: false,
     }
 }

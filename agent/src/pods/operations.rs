@@ -46,6 +46,8 @@ pub(super) struct Context {
     pub(super) cancel: CancellationToken,
     /// The source still has the object and waits for its end.
     pub(super) has_object: bool,
+    /// The source shows this status already.
+    pub(super) is_published: bool,
 }
 
 impl Context {
@@ -61,15 +63,15 @@ impl Context {
                 sandbox_id,
                 ..
             } => {
-                return start(
+                let start = start(
                     &self,
                     Start {
                         name,
                         attempt: *attempt,
                         sandbox_id,
                     },
-                )
-                .await;
+                );
+                return Box::pin(start).await;
             }
             Action::Teardown => return self.teardown().await,
             Action::Finish => return self.finish().await,
@@ -230,7 +232,9 @@ impl Context {
         let is_removed = spec::is_deleted(&self.pod) || !self.has_object;
         let logs = is_removed.then(|| self.log_directory());
         let removal = tokio::task::spawn_blocking(move || {
-            parents.iter().for_each(|parent| cgroups::remove(parent));
+            for parent in &parents {
+                cgroups::remove(parent);
+            }
             match logs.map(std::fs::remove_dir_all) {
                 Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
@@ -259,7 +263,12 @@ impl Context {
         let status: PodStatus = self.pod.status.clone().unwrap_or_default();
         let mut delay = Duration::from_millis(100);
         loop {
-            let done = match objects.write_status(&self.pod, status.clone()).await {
+            let written = if self.is_published {
+                Ok(())
+            } else {
+                objects.write_status(&self.pod, status.clone()).await
+            };
+            let done = match written {
                 Ok(()) => objects.finish_deletion(&self.pod).await,
                 Err(error) => Err(error),
             };

@@ -55,7 +55,14 @@ pub(super) async fn start(context: &Context, start: Start<'_>) -> Outcome {
     if context.cancel.is_cancelled() {
         return Outcome::Cancelled;
     }
-    create_and_start(context, container, &start, config, sandbox_config).await
+    Box::pin(create_and_start(
+        context,
+        container,
+        &start,
+        config,
+        sandbox_config,
+    ))
+    .await
 }
 
 async fn create_and_start(
@@ -196,6 +203,7 @@ fn failed(reason: &'static str, message: String) -> Outcome {
         reason,
         message,
         at: Timestamp::now(),
+        announced: false,
     })
 }
 

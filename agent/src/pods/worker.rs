@@ -135,11 +135,7 @@ impl Worker {
             stale = self.wait(plan.wake_at).await;
         }
         let uid = spec::uid(&self.pod).to_owned();
-        self.shared
-            .views
-            .write()
-            .expect("no holder panics")
-            .remove(&uid);
+        self.shared.write_views().remove(&uid);
         uid
     }
 
@@ -210,11 +206,7 @@ impl Worker {
             observed: self.observed.clone(),
         };
         let uid = spec::uid(&self.pod).to_owned();
-        self.shared
-            .views
-            .write()
-            .expect("no holder panics")
-            .insert(uid, view);
+        self.shared.write_views().insert(uid, view);
         self.announce_back_offs(plan);
         if plan.actions.contains(&Action::Finish) {
             // The last write is the operation's; nothing may come after it.
@@ -245,6 +237,7 @@ impl Worker {
                     .container_event(&self.pod, name, warning, "BackOff", message);
             }
         }
+        self.announce_failed_pulls();
         let observed = &self.observed;
         self.announced
             .retain(|id| id == "network" || observed.containers.iter().any(|c| c.id == *id));
@@ -253,6 +246,42 @@ impl Worker {
             let message = format!("network is not ready: {why}");
             self.shared
                 .event(&self.pod, EventType::Warning, "NetworkNotReady", message);
+        }
+    }
+
+    /// Tells of pulls that failed and wait, once for each failure.
+    fn announce_failed_pulls(&mut self) {
+        let now = Timestamp::now();
+        let shown = |at: Timestamp| at + Duration::from_secs(2) <= now;
+        let failed = self.state.failures.iter();
+        let waiting: Vec<String> = failed
+            .filter(|(_, f)| f.reason == "ErrImagePull" && shown(f.at))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in waiting {
+            let Some(failure) = self.state.failures.get_mut(&name) else {
+                continue;
+            };
+            if std::mem::replace(&mut failure.announced, true) {
+                continue;
+            }
+            let image = spec::container(&self.pod, &name).and_then(|c| c.image.clone());
+            let image = image.unwrap_or_default();
+            for (kind, reason, message) in [
+                (
+                    EventType::Normal,
+                    "BackOff",
+                    format!("Back-off pulling image \"{image}\""),
+                ),
+                (
+                    EventType::Warning,
+                    "Failed",
+                    "Error: ImagePullBackOff".to_owned(),
+                ),
+            ] {
+                self.shared
+                    .container_event(&self.pod, &name, kind, reason, message);
+            }
         }
     }
 
@@ -267,10 +296,11 @@ impl Worker {
                 volumes: self.volumes.clone(),
                 cancel: self.cancel.clone(),
                 has_object: !self.state.gone,
+                is_published: self.desired.borrow().pod.status == self.pod.status,
             };
             let action = action.clone();
             self.operations.spawn(async move {
-                let outcome = context.run(&action).await;
+                let outcome = Box::pin(context.run(&action)).await;
                 (action.operation(), outcome)
             });
         }

@@ -256,6 +256,7 @@ fn pull_failures() {
         reason: "ErrImagePull",
         message: "no route".into(),
         at: at(99),
+        announced: false,
     };
     state.fail_start(&pod, "c", failure);
     let waiting = |second| {

@@ -174,6 +174,7 @@ fn failed_pulls_back_off_by_image() {
         reason: "ErrImagePull",
         message: String::new(),
         at,
+        announced: false,
     };
     state.fail_start(&pod, "c", failure(at(95)));
     let plan = check(&pod, &state, &observed(vec![]), &[]);
