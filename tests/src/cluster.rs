@@ -122,15 +122,24 @@ impl NodeOptions {
 pub struct ClusterOptions {
     /// Its nodes; they are called `node-1`, `node-2` and so on.
     pub nodes: Vec<NodeOptions>,
+    /// Start agents and proxies first, and the API server only when each has found it absent.
+    pub api_last: bool,
 }
 
 impl ClusterOptions {
+    /// Nodes of these kinds.
+    #[must_use]
+    pub fn of(nodes: Vec<NodeOptions>) -> Self {
+        Self {
+            nodes,
+            api_last: false,
+        }
+    }
+
     /// Two nodes alike.
     #[must_use]
     pub fn two(node: NodeOptions) -> Self {
-        Self {
-            nodes: vec![node, node],
-        }
+        Self::of(vec![node, node])
     }
 }
 
@@ -161,7 +170,7 @@ impl Cluster {
             .tempdir()
             .context("make the cluster's folder")?;
         let pki = Pki::create(dir.path())?;
-        let control = ControlPlane::start(dir.path(), &pki)?;
+        let control = ControlPlane::start(dir.path())?;
         let mut cluster = Self {
             nodes: Vec::new(),
             control,
@@ -184,18 +193,47 @@ impl Cluster {
     }
 
     fn start_nodes(&mut self, options: &ClusterOptions) -> Result<()> {
+        if !options.api_last {
+            self.control.start_api(self.dir.path(), &self.pki)?;
+        }
         // Containers can start before there is an API to ask.
-        for (index, options) in options.nodes.iter().enumerate() {
-            let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *options)?;
+        for (index, node) in options.nodes.iter().enumerate() {
+            let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *node)?;
             self.nodes.push(node);
         }
+        if options.api_last {
+            self.start_daemons()?;
+            self.wait_api_missed()?;
+            self.control.start_api(self.dir.path(), &self.pki)?;
+        }
         self.control.complete(self.dir.path(), &self.pki)?;
-        for node in &mut self.nodes {
-            node.start_daemons()?;
+        if !options.api_last {
+            self.start_daemons()?;
         }
         self.connect_pods()?;
         dns::publish(self)?;
         self.wait_nodes_ready()
+    }
+
+    fn start_daemons(&mut self) -> Result<()> {
+        self.nodes.iter_mut().try_for_each(Node::start_daemons)
+    }
+
+    /// Until every agent and proxy has said that it cannot connect; none may end for that.
+    fn wait_api_missed(&self) -> Result<()> {
+        for node in &self.nodes {
+            for role in [Role::Agent, Role::Proxy] {
+                let daemon = node.daemon(role).context("it was started")?;
+                let what = format!("{} says that the API server is away", daemon.name());
+                until(&what, Duration::from_secs(30), || {
+                    self.check_alive()?;
+                    let log = std::fs::read_to_string(daemon.log()).context("read its log")?;
+                    let said = log.to_lowercase().contains("connection refused");
+                    Ok(said.then_some(()))
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Routes from the control plane to the pods, and what stock CNI plugins need.

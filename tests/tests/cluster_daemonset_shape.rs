@@ -16,8 +16,10 @@ fn a_daemonset_like_our_own_runs() {
     if !require_root() {
         return;
     }
-    let nodes = vec![NodeOptions::seaway(Proxy::SeawayEbpf)];
-    let cluster = Cluster::start(&ClusterOptions { nodes }).unwrap();
+    let mut options = ClusterOptions::of(vec![NodeOptions::seaway(Proxy::SeawayEbpf)]);
+    // An API server that is absent at start is waited for, with words in the log.
+    options.api_last = true;
+    let cluster = Cluster::start(&options).unwrap();
     let tools = tool("kubectl");
     let tools = tools.parent().unwrap().to_str().unwrap();
     cluster.apply(&MANIFEST.replace("TOOLS", tools)).unwrap();
