@@ -94,6 +94,7 @@ fn start(steps: &mut Steps) -> Result<Node> {
     node.start_agent()?;
     say(&format!("its manifests: {}", node.manifests().display()));
     ready(&mut node)?;
+    show_data_plane(&node, "ebpf")?;
     Ok(node)
 }
 
@@ -117,6 +118,27 @@ fn url(node: &Node) -> Result<String> {
         "http://{}/",
         web.context("there is no Service web")?.cluster_ip
     ))
+}
+
+/// Shows that the data plane in use is the one that was asked for, and no other.
+fn show_data_plane(node: &Node, mode: &str) -> Result<()> {
+    let output = |words: &[&str]| -> Result<String> {
+        let output = node.run(words)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let url = url(node)?;
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let rules = output(&["iptables-save", "-t", "nat"])?;
+    let rules = rules.lines().filter(|rule| rule.contains(address)).count();
+    let pinned = output(&["find", "/sys/fs/bpf/seaway", "-type", "f"])?;
+    let pinned = pinned.lines().count();
+    say(&format!(
+        "{rules} nat rules name {address}; {pinned} BPF objects are pinned"
+    ));
+    if (rules > 0) != (mode == "iptables") || (pinned > 0) != (mode == "ebpf") {
+        bail!("this is not what --service-proxy={mode} should do");
+    }
+    Ok(())
 }
 
 fn show_traffic(steps: &mut Steps, node: &Node) -> Result<()> {
@@ -175,6 +197,7 @@ fn show_iptables(steps: &mut Steps, node: &mut Node) -> Result<()> {
     {
         bail!("the pods should have run on: {before:?}, now {after:?}");
     }
+    show_data_plane(node, "iptables")?;
     show_traffic(steps, node)
 }
 
