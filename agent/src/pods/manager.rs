@@ -95,6 +95,8 @@ struct Manager {
     listing: Option<BTreeSet<String>>,
     /// The source has shown everything once: what it does not show is an orphan.
     synced: bool,
+    /// So has the runtime.
+    traced: bool,
 }
 
 impl Manager {
@@ -107,6 +109,7 @@ impl Manager {
             traces: Traces::new(),
             listing: None,
             synced: false,
+            traced: false,
         }
     }
 
@@ -222,6 +225,7 @@ impl Manager {
     }
 
     fn runtime_changed(&mut self, now: Traces) {
+        self.traced = true;
         let before = std::mem::replace(&mut self.traces, now);
         let uids: BTreeSet<&String> = before.keys().chain(self.traces.keys()).collect();
         for uid in uids {
@@ -235,7 +239,7 @@ impl Manager {
     /// Gives what the runtime or the disk has of pods that the source does not show
     /// a worker that ends them.
     fn adopt_orphans(&mut self) {
-        if !self.synced {
+        if !self.synced || !self.traced {
             return;
         }
         let mut orphans: BTreeMap<String, Trace> = self

@@ -241,8 +241,10 @@ impl Worker {
         let observed = &self.observed;
         self.announced
             .retain(|id| id == "network" || observed.containers.iter().any(|c| c.id == *id));
-        if plan.waits_for_network && self.announced.insert("network".into()) {
-            let why = self.runtime.borrow().message.clone();
+        // Before the runtime's first answer there is nothing to tell.
+        let why = self.runtime.borrow().message.clone();
+        let waits = plan.waits_for_network && !why.is_empty();
+        if waits && self.announced.insert("network".into()) {
             let message = format!("network is not ready: {why}");
             self.shared
                 .event(&self.pod, EventType::Warning, "NetworkNotReady", message);
