@@ -5,6 +5,7 @@
 //! pod old data. Services, this Node and this node's pods are watched.
 
 pub mod error;
+mod outage;
 mod status;
 
 use std::sync::Arc;
@@ -24,11 +25,10 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use tracing::warn;
 
 use crate::events::EventSink;
 use crate::objects::{ObjectError, Objects, PodEvent, Result, Token};
-use error::{Chain, is_conflict, is_not_found, within};
+use error::{is_conflict, is_not_found, within};
 
 /// A request that takes longer has failed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -304,19 +304,21 @@ where
     )
 }
 
-/// With pauses after failures, and each failure logged once.
+/// With growing pauses after failures, and a word about them.
 fn logged<K>(
     events: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
 ) -> Watch<K>
 where
     K: Resource<DynamicType = ()> + Clone + Send + 'static,
 {
+    let mut outage = outage::Outage::new(K::kind(&()).into_owned());
     events
         .default_backoff()
-        .inspect(|event| {
-            if let Err(error) = event {
-                warn!(kind = %K::kind(&()), error = %Chain(error), "Watch failed, trying again");
-            }
+        .inspect(move |event| match event {
+            // Asking for a list is no answer yet.
+            Ok(watcher::Event::Init) => {}
+            Ok(_) => outage.is_over(),
+            Err(error) => outage.goes_on(error),
         })
         .boxed()
 }

@@ -71,12 +71,14 @@ fn log_to_stderr(wanted: &str) -> Result<(), AppError> {
     let is_level = wanted
         .parse::<tracing::Level>()
         .is_ok_and(|level| level > tracing::Level::INFO);
-    let directives = if is_level {
-        let quiet = quiet.map(|library| format!(",{library}=info"));
-        format!("{wanted}{}", quiet.concat())
+    let quiet = quiet.map(|library| format!(",{library}=info"));
+    let quiet = if is_level {
+        quiet.concat()
     } else {
-        wanted.to_owned()
+        String::new()
     };
+    // What fails there we say ourselves, with what it was for.
+    let directives = format!("kube_client::client::builder=off,{wanted}{quiet}");
     let filter = EnvFilter::try_new(directives)
         .with_context(|| format!("--log {wanted}"))
         .map_err(usage)?;
