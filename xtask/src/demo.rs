@@ -222,7 +222,7 @@ fn keep(steps: &mut Steps, node: Node) -> Result<()> {
         ),
         ("the end", "cargo xtask demo --down".to_owned()),
     ] {
-        say(&format!("{what:28}{command}"));
+        say(&format!("{what}:\n        {command}"));
     }
     node.keep();
     steps.end();
