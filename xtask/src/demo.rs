@@ -6,6 +6,8 @@
 mod interrupt;
 mod show;
 
+use std::fs::{File, TryLockError};
+
 use anyhow::{Context as _, Result, bail};
 use seaway_testbed::node::{Config, Flavour, Node, Place, all_answer};
 use seaway_testbed::snapshot::Snapshot;
@@ -46,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.down {
         return Place::remove(NAME).context("remove the demo's node");
     }
+    let _lock = only_one()?;
     let mut steps = Steps::default();
     prepare(args, &mut steps)?;
     interrupt::clean_up_on_signals(NAME)?;
@@ -67,6 +70,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ));
     steps.end();
     Ok(())
+}
+
+/// Two demos at once would remove each other's node.
+fn only_one() -> Result<File> {
+    let path = seaway_testbed::cache_dir().join("demo.lock");
+    std::fs::create_dir_all(seaway_testbed::cache_dir())?;
+    let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!("another demo is running"),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("lock {}", path.display()))
+        }
+    }
 }
 
 fn prepare(args: &Args, steps: &mut Steps) -> Result<()> {
