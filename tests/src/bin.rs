@@ -1,5 +1,6 @@
 //! Where the programs under test are.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The path of one of our built programs, such as `seaway-cni`.
@@ -36,12 +37,57 @@ fn bin_dir() -> PathBuf {
 }
 
 /// The folder for what is expensive to make and outlives a work tree: `SEAWAY_CACHE`, else
-/// `~/.cache/seaway`.
+/// `$XDG_CACHE_HOME/seaway`, else `~/.cache/seaway`.
 #[must_use]
 pub fn cache_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os("SEAWAY_CACHE") {
+    cache_dir_in(|name| std::env::var_os(name))
+}
+
+fn cache_dir_in(env: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    if let Some(dir) = env("SEAWAY_CACHE") {
         return PathBuf::from(dir);
     }
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
+    // The XDG base directory specification: a relative path counts as none.
+    let xdg = env("XDG_CACHE_HOME").map(PathBuf::from);
+    if let Some(dir) = xdg.filter(|dir| dir.is_absolute()) {
+        return dir.join("seaway");
+    }
+    let home = env("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
     home.join(".cache/seaway")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_environment_says() {
+        let rows: [(&[(&str, &str)], &str); 5] = [
+            (
+                &[
+                    ("SEAWAY_CACHE", "/s"),
+                    ("XDG_CACHE_HOME", "/x"),
+                    ("HOME", "/h"),
+                ],
+                "/s",
+            ),
+            (&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")], "/x/seaway"),
+            (
+                &[("XDG_CACHE_HOME", ""), ("HOME", "/h")],
+                "/h/.cache/seaway",
+            ),
+            (
+                &[("XDG_CACHE_HOME", "x"), ("HOME", "/h")],
+                "/h/.cache/seaway",
+            ),
+            (&[], "/root/.cache/seaway"),
+        ];
+        for (env, want) in rows {
+            let get = |name: &str| {
+                let found = env.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            assert_eq!(cache_dir_in(get), PathBuf::from(want), "{env:?}");
+        }
+    }
 }
