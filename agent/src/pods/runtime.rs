@@ -19,15 +19,7 @@ pub(super) async fn watch_status(shared: Arc<Shared>) {
     loop {
         let status = match ask(&shared).await {
             Ok(status) => status,
-            Err(error) => {
-                let known = shared.runtime.borrow().clone();
-                RuntimeStatus {
-                    ready: false,
-                    network_ready: false,
-                    message: format!("container runtime is down: {}", chain(&error)),
-                    ..known
-                }
-            }
+            Err(error) => down(shared.runtime.borrow().clone(), &error),
         };
         let delay = if status.all_ready() { WELL } else { NOT_WELL };
         shared.runtime.send_if_modified(|known| {
@@ -43,6 +35,16 @@ pub(super) async fn watch_status(shared: Arc<Shared>) {
             true
         });
         tokio::time::sleep(delay).await;
+    }
+}
+
+/// The message is the Node's: `kubectl describe node` shows it beside `Ready`.
+fn down(known: RuntimeStatus, error: &CriError) -> RuntimeStatus {
+    RuntimeStatus {
+        ready: false,
+        network_ready: false,
+        message: format!("container runtime is down: {}", chain(error)),
+        ..known
     }
 }
 
@@ -76,4 +78,23 @@ async fn ask(shared: &Shared) -> Result<RuntimeStatus, CriError> {
         runtime_name,
         runtime_version,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seaway_agent_cri::CriClient;
+
+    #[tokio::test]
+    async fn a_runtime_that_is_away_is_told_in_one_line() {
+        let client = CriClient::new("unix:///nowhere/containerd.sock").unwrap();
+        let error = client.status().await.unwrap_err();
+        let status = down(RuntimeStatus::default(), &error);
+        assert_eq!(
+            status.message,
+            "container runtime is down: ask status of the runtime through \
+             /nowhere/containerd.sock: Unavailable: No such file or directory (os error 2)"
+        );
+        assert!(!status.all_ready());
+    }
 }
