@@ -6,6 +6,7 @@
 
 mod conditions;
 mod containers;
+mod ephemeral;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use crate::observed::{Instance, Observed, RunState};
 use crate::spec;
 use crate::state::PodState;
 use crate::step::{self, End};
+pub use ephemeral::{EPHEMERAL_MESSAGE, EPHEMERAL_REASON, new_ephemeral};
 
 /// What a status says about the node.
 #[derive(Clone, Debug)]
@@ -89,6 +91,7 @@ impl View<'_> {
                 .map(|c| self.container(c, false))
                 .collect(),
         );
+        status.ephemeral_container_statuses = ephemeral::statuses(self.pod);
         self.phase(&mut status);
         self.conditions(&mut status);
         status

@@ -103,7 +103,9 @@ impl PodsHandle {
         previous: bool,
     ) -> Result<ContainerRef, LookupError> {
         let view = self.view(namespace, pod, uid)?;
-        if spec::container(&view.pod, container).is_none() {
+        let is_there = spec::container(&view.pod, container).is_some();
+        // It is there for `kubectl debug`, which is to learn why it does not run.
+        if !is_there && !spec::is_ephemeral(&view.pod, container) {
             let (container, pod) = (container.to_owned(), pod.to_owned());
             return Err(LookupError::NoContainer { container, pod });
         }
@@ -161,7 +163,11 @@ impl PodsHandle {
 
 fn waiting_reason(pod: &Pod, container: &str) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let lists = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
     let found = lists
         .into_iter()
         .flatten()

@@ -1,5 +1,8 @@
 //! One pod's loop: look, decide, report, act, wait.
 
+mod report;
+mod wait;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +14,22 @@ use seaway_agent_core::observed::Observed;
 use seaway_agent_core::probe::ProbeKind;
 use seaway_agent_core::spec;
 use seaway_agent_core::state::{PodState, Rejection};
-use seaway_agent_core::status::status;
-use seaway_agent_core::step::{self, Action, Operation, Plan};
+use seaway_agent_core::step::{self, Operation, Plan};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::observe::Observer;
 use super::operations::{Context, Outcome};
 use super::probes::{ProbeResult, Probes};
 use super::publish::publish;
-use super::{Shared, View, chain};
-use crate::objects::EventType;
+use super::{Shared, chain};
 use crate::runtime_status::RuntimeStatus;
 
 /// How soon a runtime that does not answer is asked again.
 const RUNTIME_RETRY: Duration = Duration::from_secs(1);
-/// How often config volumes and tokens are brought up to date; kubelet's period.
-const VOLUME_REFRESH: Duration = Duration::from_mins(1);
 /// How long the source may show another status than ours before it is written again.
 const RECONCILE: Duration = Duration::from_secs(5);
 
@@ -168,125 +167,6 @@ impl Worker {
         self.state.network_ready = self.runtime.borrow_and_update().network_ready;
     }
 
-    /// Computes the status, shows it to everybody, and tells of back-offs.
-    async fn report(&mut self, plan: &Plan, now: Timestamp) {
-        if self.final_status.is_none() {
-            let facts = self.shared.facts();
-            let status = status(&self.pod, &self.state, &self.observed, &facts, now);
-            self.state.api_status = status.clone();
-            if plan.ended {
-                // From here on the runtime forgets; what is known now is the last word.
-                self.final_status = Some(status.clone());
-            }
-            let changed = self.statuses.borrow().as_ref() != Some(&status);
-            let published = self.desired.borrow().pod.status.as_ref() == Some(&status);
-            if changed && !self.state.gone {
-                // The first status is not written where the source has it already.
-                let silent = published && self.statuses.borrow().is_none();
-                if silent {
-                    self.statuses.send_if_modified(|slot| {
-                        *slot = Some(status.clone());
-                        false
-                    });
-                } else {
-                    self.statuses.send_replace(Some(status.clone()));
-                }
-            }
-            self.pod.status = Some(status);
-        } else {
-            self.pod.status.clone_from(&self.final_status);
-        }
-        if self.reconcile_at.is_some_and(|at| at <= Instant::now()) && !self.state.gone {
-            self.reconcile_at = None;
-            let status = self.pod.status.clone();
-            self.statuses.send_replace(status);
-        }
-        let view = View {
-            pod: self.pod.clone(),
-            observed: self.observed.clone(),
-        };
-        let uid = spec::uid(&self.pod).to_owned();
-        self.shared.write_views().insert(uid, view);
-        self.announce_back_offs(plan);
-        if plan.actions.contains(&Action::Finish) {
-            // The last write is the operation's; nothing may come after it.
-            self.publisher.shutdown().await;
-        }
-    }
-
-    fn announce_rejection(&self) {
-        if let Some(rejection) = &self.state.rejected {
-            let message = format!("Pod was rejected: {}", rejection.message);
-            self.shared
-                .event(&self.pod, EventType::Warning, rejection.reason, message);
-        }
-    }
-
-    fn announce_back_offs(&mut self, plan: &Plan) {
-        for name in &plan.backing_off {
-            let Some(ended) = self.observed.latest(name) else {
-                continue;
-            };
-            if self.announced.insert(ended.id.clone()) {
-                let message = format!(
-                    "Back-off restarting failed container {name} in pod {}",
-                    spec::full_name(&self.pod)
-                );
-                let warning = EventType::Warning;
-                self.shared
-                    .container_event(&self.pod, name, warning, "BackOff", message);
-            }
-        }
-        self.announce_failed_pulls();
-        let observed = &self.observed;
-        self.announced
-            .retain(|id| id == "network" || observed.containers.iter().any(|c| c.id == *id));
-        // Before the runtime's first answer there is nothing to tell.
-        let why = self.runtime.borrow().message.clone();
-        let waits = plan.waits_for_network && !why.is_empty();
-        if waits && self.announced.insert("network".into()) {
-            let message = format!("network is not ready: {why}");
-            self.shared
-                .event(&self.pod, EventType::Warning, "NetworkNotReady", message);
-        }
-    }
-
-    /// Tells of pulls that failed and wait, once for each failure.
-    fn announce_failed_pulls(&mut self) {
-        let now = Timestamp::now();
-        let shown = |at: Timestamp| at + Duration::from_secs(2) <= now;
-        let failed = self.state.failures.iter();
-        let waiting: Vec<String> = failed
-            .filter(|(_, f)| f.reason == "ErrImagePull" && shown(f.at))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in waiting {
-            let Some(failure) = self.state.failures.get_mut(&name) else {
-                continue;
-            };
-            if std::mem::replace(&mut failure.announced, true) {
-                continue;
-            }
-            let image = spec::container(&self.pod, &name).and_then(|c| c.image.clone());
-            let image = image.unwrap_or_default();
-            for (kind, reason, message) in [
-                (
-                    EventType::Normal,
-                    "BackOff",
-                    format!("Back-off pulling image \"{image}\""),
-                ),
-                (
-                    EventType::Warning,
-                    "Failed",
-                    "Error: ImagePullBackOff".to_owned(),
-                ),
-            ] {
-                self.shared
-                    .container_event(&self.pod, &name, kind, reason, message);
-            }
-        }
-    }
-
     fn begin(&mut self, plan: &Plan, now: Timestamp) {
         for action in &plan.actions {
             debug!(pod = %spec::key(&self.pod), ?action, "Begin");
@@ -305,80 +185,6 @@ impl Worker {
                 let outcome = Box::pin(context.run(&action)).await;
                 (action.operation(), outcome)
             });
-        }
-    }
-
-    /// Waits for something to happen; whether the runtime must be looked at again.
-    async fn wait(&mut self, wake_at: Option<Timestamp>) -> bool {
-        let now = Instant::now();
-        let planned = wake_at.map(|at| {
-            let left = at.duration_since(Timestamp::now());
-            // A little later than the moment itself, so that it has surely passed.
-            now + left.unsigned_abs().saturating_add(Duration::from_millis(5))
-        });
-        let refresh = self.refresh_at();
-        let timer = [planned, refresh, self.reconcile_at, self.error_shown_at()];
-        let timer = timer.into_iter().flatten().min();
-        tokio::select! {
-            Some(ended) = self.operations.join_next() => {
-                match ended {
-                    Ok((operation, outcome)) => self.ended(&operation, outcome),
-                    Err(error) => warn!(pod = %spec::key(&self.pod), %error, "Operation broke off"),
-                }
-                true
-            }
-            changed = self.desired.changed() => {
-                if changed.is_err() {
-                    // The manager is gone: the agent ends, the pod runs on.
-                    std::future::pending::<()>().await;
-                }
-                false
-            }
-            () = self.wake.notified() => true,
-            result = self.probes.next() => {
-                self.note(&result);
-                false
-            }
-            Ok(()) = self.runtime.changed() => false,
-            () = sleep_until(timer) => {
-                self.refresh_volumes();
-                false
-            }
-        }
-    }
-
-    /// When a failed pull turns into a back-off, which people see.
-    fn error_shown_at(&self) -> Option<Instant> {
-        let newest = self
-            .state
-            .failures
-            .values()
-            .filter(|f| f.reason == "ErrImagePull");
-        let at = newest.map(|f| f.at + Duration::from_secs(2)).max()?;
-        let left = at.duration_since(Timestamp::now());
-        left.is_positive()
-            .then(|| Instant::now() + left.unsigned_abs() + Duration::from_millis(5))
-    }
-
-    fn refresh_at(&self) -> Option<Instant> {
-        let runs =
-            self.state.volumes_ready && !self.volumes.is_empty() && !self.cancel.is_cancelled();
-        runs.then(|| self.refreshed + VOLUME_REFRESH)
-    }
-
-    /// Brings config volumes and tokens up to date, beside the loop.
-    fn refresh_volumes(&mut self) {
-        if self.refresh_at().is_none_or(|at| at > Instant::now()) {
-            return;
-        }
-        self.refreshed = Instant::now();
-        let busy = self.state.in_flight().contains(&Operation::Volumes);
-        if !busy {
-            let plan = Plan {
-                actions: vec![Action::PrepareVolumes],
-                ..Plan::default()
-            };
-            self.begin(&plan, Timestamp::now());
         }
     }
 
@@ -424,12 +230,5 @@ impl Worker {
                 state.failed = Some(result.kind.name());
             }
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

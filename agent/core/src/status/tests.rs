@@ -395,3 +395,33 @@ fn an_old_echo_changes_nothing_and_foreign_parts_are_taken() {
     assert_eq!(status["reason"], "Evicted");
     assert!(conditions(&status).contains(&"DisruptionTarget=True".to_owned()));
 }
+
+#[test]
+fn an_ephemeral_container_says_that_it_is_not_supported() {
+    let debugged = json!({"ephemeralContainers": [{"name": "debugger", "image": "d:1"}]});
+    let pod = pod(debugged);
+    let mut state = state(&pod);
+    assert_eq!(new_ephemeral(&pod, &state.api_status), ["debugger"]);
+    let status = now(&pod, &state, &observed(vec![running(&pod, "c")]));
+    let said = &status["ephemeralContainerStatuses"][0];
+    assert_eq!(said["name"], "debugger");
+    assert_eq!(said["image"], "d:1");
+    assert_eq!(said["state"]["waiting"]["reason"], EPHEMERAL_REASON);
+    assert_eq!(said["state"]["waiting"]["message"], EPHEMERAL_MESSAGE);
+    // The pod itself is as before.
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(conditions(&status)[2], "Ready=True");
+
+    // Told once: also not again by another agent, which finds this status.
+    state.api_status = serde_json::from_value(status).unwrap();
+    assert_eq!(new_ephemeral(&pod, &state.api_status), [""; 0]);
+    let path = spec::field_path(&pod, "debugger");
+    assert_eq!(path, "spec.ephemeralContainers{debugger}");
+}
+
+#[test]
+fn a_pod_without_ephemeral_containers_says_nothing_of_them() {
+    let pod = pod(json!({}));
+    let status = now(&pod, &state(&pod), &Observed::default());
+    assert_eq!(status["ephemeralContainerStatuses"], Value::Null);
+}
