@@ -18,6 +18,7 @@ mod handle;
 mod images;
 mod manager;
 mod observe;
+mod oom;
 mod operations;
 mod probe_http;
 mod probes;
@@ -94,6 +95,7 @@ impl PodManager {
             views: RwLock::new(BTreeMap::new()),
             runtime: watch::Sender::new(RuntimeStatus::default()),
             cgroup_driver: OnceCell::new(),
+            oom_floor: oom::floor(),
         };
         Self {
             shared: Arc::new(shared),
@@ -125,6 +127,8 @@ struct Shared {
     runtime: watch::Sender<RuntimeStatus>,
     pulls: Semaphore,
     cgroup_driver: OnceCell<CgroupDriver>,
+    /// No container can have a lower `oom_score_adj`.
+    oom_floor: i64,
 }
 
 impl std::fmt::Debug for Shared {

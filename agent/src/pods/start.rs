@@ -123,7 +123,7 @@ async fn container_config(
         .and_then(|node| node.status?.capacity?.remove("memory"))
         .and_then(|memory| quantity::bytes(&memory).ok())
         .unwrap_or(0);
-    let config = container::config(
+    let mut config = container::config(
         pod,
         container,
         start.attempt,
@@ -132,6 +132,8 @@ async fn container_config(
         mounts,
         memory,
     );
+    let floor = context.shared.oom_floor;
+    config.resources = config.resources.with_oom_floor(floor);
     Ok(convert::container(config))
 }
 
