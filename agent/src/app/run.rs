@@ -121,11 +121,11 @@ async fn kube_config(path: &Path) -> anyhow::Result<kube::Config> {
 async fn client(path: &Path) -> anyhow::Result<Client> {
     let config = kube_config(path).await?;
     info!(server = %config.cluster_url, "Using API server");
-    Client::try_from(config).context("set up the API client")
+    seaway_proxy::api_client(config).context("set up the API client")
 }
 
 async fn client_for_lease(path: &Path) -> anyhow::Result<Client> {
-    Client::try_from(kube_config(path).await?).context("set up the lease's API client")
+    seaway_proxy::api_client(kube_config(path).await?).context("set up the lease's API client")
 }
 
 /// For `seaway-agent get`.

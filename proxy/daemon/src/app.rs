@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, RunArgs, Verb};
 use crate::chain::Chain;
+use crate::client::api_client;
 use crate::sources::Sources;
 use crate::{cleanup, run};
 
@@ -106,7 +106,7 @@ async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(error.into()))?;
     let kube = kube_config(args).await.map_err(Failure::Usage)?;
     info!(url = %kube.cluster_url, "Following the API server");
-    let client = Client::try_from(kube)
+    let client = api_client(kube)
         .context("use the kubeconfig or service account")
         .map_err(Failure::Usage)?;
     let only_node = config

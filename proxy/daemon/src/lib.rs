@@ -22,6 +22,7 @@ pub mod args;
 mod backends;
 mod chain;
 mod cleanup;
+mod client;
 mod config;
 mod health;
 mod metrics;
@@ -33,6 +34,7 @@ mod sources;
 
 pub use app::main;
 pub use cleanup::cleanup;
+pub use client::api_client;
 pub use config::{Config, PodNetworkConfig, ServiceProxy};
 pub use run::run;
 pub use sources::{Sources, WatchResult};

@@ -73,6 +73,8 @@ impl Node {
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.path("bin").display());
         command.arg(verb).env_clear().env("PATH", path);
+        // A plain HTTP server is reached without a single CA certificate.
+        command.env("SSL_CERT_FILE", "/dev/null");
         command.arg("--bpffs-dir").arg(bpffs_dir);
         command.arg("--run-dir").arg(self.path("run"));
         command.arg("--cni-conf-dir").arg(self.path("net.d"));
