@@ -4,7 +4,7 @@
 mod program;
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -108,7 +108,7 @@ pub(crate) fn build() -> Result<()> {
 /// Compiles every program of the workspace.
 pub(crate) fn build_programs() -> Result<()> {
     shown(
-        Command::new("cargo")
+        seaway_testbed::cargo()
             .args(["build", "--workspace", "--bins"])
             .current_dir(cache::tree()),
     )
@@ -179,7 +179,7 @@ fn print_times(times: &[(String, Duration, Option<Tally>)]) {
 /// Compiles every test program of the workspace and says where they are.
 fn compile_tests() -> Result<BTreeMap<Part, Vec<Program>>> {
     println!("$ cargo test --workspace --no-run");
-    let output = Command::new("cargo")
+    let output = seaway_testbed::cargo()
         .args(["test", "--workspace", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(cache::tree())
