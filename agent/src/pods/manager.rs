@@ -167,7 +167,7 @@ impl Manager {
             .handles
             .values()
             .filter(|h| h.holds_resources())
-            .map(|h| h.demand)
+            .map(|h| h.demand.clone())
             .collect();
         admission::admit(pod, self.shared.objects.node().as_ref(), &others)
     }
