@@ -7,6 +7,7 @@
 pub mod error;
 mod outage;
 mod status;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +22,15 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use crate::events::EventSink;
 use crate::objects::{ObjectError, Objects, PodEvent, Result, Token};
 use error::{is_conflict, is_not_found, within};
+use watched::NodeKnown;
 
 /// A request that takes longer has failed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,6 +43,7 @@ pub type Watch<K> = BoxStream<'static, watcher::Result<watcher::Event<K>>>;
 pub struct ApiObjects {
     client: Client,
     node: Store<Node>,
+    node_known: NodeKnown,
     services: Store<Service>,
     events: EventSink,
 }
@@ -58,13 +61,16 @@ impl ApiObjects {
     /// The objects, and what keeps them current: poll both futures.
     pub fn new(client: Client, node_name: &str, events: EventSink) -> (Self, [Reflector; 2]) {
         let this_node = watcher::Config::default().fields(&format!("metadata.name={node_name}"));
-        let (node, node_task) = reflect(Api::all(client.clone()), this_node);
-        let (services, services_task) =
-            reflect(Api::all(client.clone()), watcher::Config::default());
+        let nodes = watched::logged(Api::all(client.clone()), this_node);
+        let (node, node_known, node_task) = watched::own_node(nodes);
+        let all = watcher::Config::default();
+        let services = watched::logged(Api::all(client.clone()), all);
+        let (services, services_task) = watched::store(services);
         (
             Self {
                 client,
                 node,
+                node_known,
                 services,
                 events,
             },
@@ -82,19 +88,19 @@ impl ApiObjects {
         self.services.clone()
     }
 
-    /// The pods of `node_name`. It begins when Node and Services are known: admission
-    /// needs the one, environments the other.
+    /// The pods of `node_name`. It begins when the Node with its resources and the
+    /// Services are known: admission needs the one, environments the other.
     pub fn pods(&self, node_name: &str) -> Watch<Pod> {
         let this_node = watcher::Config::default().fields(&format!("spec.nodeName={node_name}"));
         let api: Api<Pod> = Api::all(self.client.clone());
-        let (node, services) = (self.node.clone(), self.services.clone());
+        let (node, services) = (self.node_known.clone(), self.services.clone());
         let known = async move {
-            // Dropped writers mean shutdown; the stream is then not polled any more.
-            drop(node.wait_until_ready().await);
+            node.wait().await;
+            // A dropped writer means shutdown; the stream is then not polled any more.
             drop(services.wait_until_ready().await);
         };
         stream::once(known)
-            .flat_map(move |()| logged(watcher(api.clone(), this_node.clone())))
+            .flat_map(move |()| watched::logged(api.clone(), this_node.clone()))
             .boxed()
     }
 
@@ -289,38 +295,6 @@ fn object_error(
         object,
         source: Box::new(error),
     }
-}
-
-fn reflect<K>(api: Api<K>, config: watcher::Config) -> (Store<K>, Reflector)
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync,
-    K: 'static,
-{
-    let (store, writer) = reflector::store();
-    let stream = reflector::reflector(writer, logged(watcher(api, config)));
-    (
-        store,
-        stream.for_each(|_event| std::future::ready(())).boxed(),
-    )
-}
-
-/// With growing pauses after failures, and a word about them.
-fn logged<K>(
-    events: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
-) -> Watch<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Send + 'static,
-{
-    let mut outage = outage::Outage::new(K::kind(&()).into_owned());
-    events
-        .default_backoff()
-        .inspect(move |event| match event {
-            // Asking for a list is no answer yet.
-            Ok(watcher::Event::Init) => {}
-            Ok(_) => outage.is_over(),
-            Err(error) => outage.goes_on(error),
-        })
-        .boxed()
 }
 
 #[cfg(test)]
