@@ -16,6 +16,7 @@ mod convert;
 mod files;
 mod handle;
 mod images;
+mod log_dirs;
 mod manager;
 mod observe;
 mod oom;
@@ -41,6 +42,8 @@ use seaway_agent_core::status::NodeFacts;
 use seaway_agent_cri::CriClient;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
+use log_dirs::LogDirs;
+
 pub use handle::{ContainerRef, LookupError, PodsHandle};
 pub use manager::{PodStream, PodsError};
 
@@ -59,6 +62,8 @@ pub struct PodsConfig {
     pub pods_dir: PathBuf,
     /// Containers' logs: `NAMESPACE_NAME_UID/CONTAINER/N.log` below it.
     pub pod_log_dir: PathBuf,
+    /// Which of those directories this agent has made: a file for each of them.
+    pub log_records_dir: PathBuf,
     /// Parent of all pods' cgroups in every hierarchy: `/`, `/node-a`.
     pub cgroup_root: String,
     /// DNS servers of pods with `dnsPolicy: ClusterFirst`.
@@ -88,6 +93,7 @@ impl PodManager {
         let pulls = Semaphore::new(config.max_parallel_pulls.max(1));
         let shared = Shared {
             pulls,
+            log_dirs: LogDirs::new(&config.pod_log_dir, &config.log_records_dir),
             config,
             cri,
             objects,
@@ -126,6 +132,7 @@ struct Shared {
     views: RwLock<BTreeMap<String, View>>,
     runtime: watch::Sender<RuntimeStatus>,
     pulls: Semaphore,
+    log_dirs: LogDirs,
     cgroup_driver: OnceCell<CgroupDriver>,
     /// No container can have a lower `oom_score_adj`.
     oom_floor: i64,

@@ -76,8 +76,10 @@ pub struct PodState {
     pub network_ready: bool,
     /// Volumes are in place.
     pub volumes_ready: bool,
-    /// Everything outside the runtime is cleaned up.
+    /// Everything outside the runtime is cleaned up, except for the logs.
     pub torn_down: bool,
+    /// So are the logs.
+    pub logs_removed: bool,
     /// The source knows that the pod has ended.
     pub finished: bool,
     /// The status as the source showed it last.
@@ -124,6 +126,7 @@ impl PodState {
             network_ready: false,
             volumes_ready: false,
             torn_down: false,
+            logs_removed: false,
             finished: false,
             api_status,
             failures: BTreeMap::new(),
@@ -227,6 +230,7 @@ impl PodState {
                 self.failures.remove(name);
             }
             Operation::Teardown => self.torn_down = true,
+            Operation::RemoveLogs => self.logs_removed = true,
             Operation::Finish => self.finished = true,
             Operation::Sandbox | Operation::Stop { .. } | Operation::Remove(_) => {}
         }

@@ -51,6 +51,7 @@ fn pods_config(config: &NodeConfig, pods_dir: PathBuf) -> PodsConfig {
         node_ips: config.ips.clone(),
         pods_dir,
         pod_log_dir: config.pod_log_dir.clone(),
+        log_records_dir: config.root_dir.join("pod-logs"),
         cgroup_root: config.cgroup_root.clone(),
         cluster_dns: config.cluster_dns.clone(),
         cluster_domain: config.cluster_domain.clone(),

@@ -1,11 +1,13 @@
 //! Gives every pod its worker.
 
+mod orphans;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::{self, Event};
 use seaway_agent_core::admission::{self, Demand};
 use seaway_agent_core::spec;
@@ -15,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::relist::{self, Trace, Traces};
+use super::relist::{self, Traces};
 use super::worker::{Desired, Worker};
 use super::{PodManager, Shared, chain, runtime};
 
@@ -236,42 +238,6 @@ impl Manager {
         self.adopt_orphans();
     }
 
-    /// Gives what the runtime or the disk has of pods that the source does not show
-    /// a worker that ends them.
-    fn adopt_orphans(&mut self) {
-        if !self.synced || !self.traced {
-            return;
-        }
-        let mut orphans: BTreeMap<String, Trace> = self
-            .traces
-            .iter()
-            .filter(|(uid, _)| !self.handles.contains_key(*uid) && !self.finished.contains(*uid))
-            .map(|(uid, trace)| (uid.clone(), trace.clone()))
-            .collect();
-        match self.shared.volumes.list_uids() {
-            Ok(uids) => {
-                let left = uids
-                    .into_iter()
-                    .filter(|uid| !self.handles.contains_key(uid));
-                left.filter(|uid| !self.finished.contains(uid))
-                    .for_each(|uid| {
-                        orphans.entry(uid).or_default();
-                    });
-            }
-            Err(error) => warn!(error = %chain(&error), "Pod directories cannot be listed"),
-        }
-        for (uid, trace) in orphans {
-            info!(pod = %format!("{}/{}", trace.namespace, trace.name), uid, "Orphan is ended");
-            self.spawn(
-                Desired {
-                    pod: orphan(uid, trace),
-                    gone: true,
-                },
-                None,
-            );
-        }
-    }
-
     fn worker_ended(&mut self, uid: &str) {
         let Some(handle) = self.handles.remove(uid) else {
             return;
@@ -294,17 +260,4 @@ impl Handle {
             .and_then(|status| status.phase.as_deref());
         !self.rejected && !matches!(phase, Some("Failed" | "Succeeded"))
     }
-}
-
-/// A pod of which only its traces are left.
-fn orphan(uid: String, trace: Trace) -> Pod {
-    let mut pod = Pod::default();
-    pod.metadata.uid = Some(uid);
-    pod.metadata.name = Some(trace.name);
-    pod.metadata.namespace = Some(trace.namespace);
-    pod.spec = Some(PodSpec {
-        termination_grace_period_seconds: Some(trace.grace.unwrap_or(30)),
-        ..PodSpec::default()
-    });
-    pod
 }

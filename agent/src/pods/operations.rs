@@ -1,7 +1,6 @@
 //! Does what a plan says, one action at a time.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +73,7 @@ impl Context {
                 return Box::pin(start).await;
             }
             Action::Teardown => return self.teardown().await,
+            Action::RemoveLogs => return self.remove_logs().await,
             Action::Finish => return self.finish().await,
             Action::StopContainer {
                 id,
@@ -104,17 +104,6 @@ impl Context {
                 Outcome::Failed
             }
         }
-    }
-
-    /// Where the logs of this pod go.
-    pub(super) fn log_directory(&self) -> PathBuf {
-        let root = self
-            .shared
-            .config
-            .pod_log_dir
-            .to_string_lossy()
-            .into_owned();
-        sandbox::log_directory(&root, &self.pod).into()
     }
 
     /// The sandbox's configuration, and a warning for the pod's owner.
@@ -194,8 +183,9 @@ impl Context {
                         "Pod sandbox changed, it will be killed and re-created.".to_owned();
                     shared.event(pod, EventType::Normal, "SandboxChanged", message);
                 }
-                // The runtime does not make it before the first container.
-                drop(std::fs::create_dir_all(self.log_directory()));
+                // The runtime does not make it before the first container, and its start
+                // fails where this does.
+                drop(shared.log_dirs.create(pod));
                 let config = convert::sandbox(&config);
                 shared
                     .cri
@@ -215,7 +205,7 @@ impl Context {
         }
     }
 
-    /// Takes down volumes and cgroups; logs too, where the object is going.
+    /// Takes down volumes, files and cgroups.
     async fn teardown(&self) -> Outcome {
         let shared = &self.shared;
         if let Err(error) = shared.volumes.teardown(spec::uid(&self.pod)).await {
@@ -229,25 +219,29 @@ impl Context {
             // systemd removes its own slices when they are empty.
             CgroupDriver::Systemd => Vec::new(),
         };
-        let is_removed = spec::is_deleted(&self.pod) || !self.has_object;
-        let logs = is_removed.then(|| self.log_directory());
-        let removal = tokio::task::spawn_blocking(move || {
+        let removed = self.blocking(move || {
             for parent in &parents {
                 cgroups::remove(parent);
             }
-            match logs.map(std::fs::remove_dir_all) {
-                Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            }
+            Ok(())
         });
-        match removal.await {
-            Ok(Ok(())) => Outcome::Done,
-            Ok(Err(error)) => {
-                warn!(pod = %spec::key(&self.pod), %error, "Logs stay");
-                Outcome::Failed
-            }
+        removed.await
+    }
+
+    async fn remove_logs(&self) -> Outcome {
+        let (logs, pod) = (self.shared.log_dirs.clone(), self.pod.clone());
+        self.blocking(move || logs.remove(&pod)).await
+    }
+
+    async fn blocking(
+        &self,
+        work: impl FnOnce() -> std::io::Result<()> + Send + 'static,
+    ) -> Outcome {
+        let done = tokio::task::spawn_blocking(work).await;
+        match done.map_err(std::io::Error::other).flatten() {
+            Ok(()) => Outcome::Done,
             Err(error) => {
-                warn!(pod = %spec::key(&self.pod), %error, "Teardown broke off");
+                warn!(pod = %spec::key(&self.pod), %error, "Something of the pod stays");
                 Outcome::Failed
             }
         }

@@ -191,8 +191,10 @@ fn write_files(
     };
     files::write(hosts_path, &text).map_err(|error| fail(hosts_path, &error))?;
     files::create_termination_file(termination).map_err(|error| fail(termination, &error))?;
-    let logs = context.log_directory().join(&container.name);
-    std::fs::create_dir_all(&logs).map_err(|error| fail(&logs, &error))
+    let logs = context.shared.log_dirs.path(pod);
+    let made = context.shared.log_dirs.create(pod);
+    let made = made.and_then(|dir| std::fs::create_dir_all(dir.join(&container.name)));
+    made.map_err(|error| fail(&logs, &error))
 }
 
 fn config_failure(context: &Context, container: &Container, message: String) -> Outcome {
