@@ -105,11 +105,11 @@ pub(crate) fn build() -> Result<()> {
     build_programs()
 }
 
-/// Compiles every program of the workspace.
+/// Compiles every program of the workspace but this one, which runs and so is there.
 pub(crate) fn build_programs() -> Result<()> {
     shown(
         seaway_testbed::cargo()
-            .args(["build", "--workspace", "--bins"])
+            .args(["build", "--workspace", "--bins", "--exclude", "xtask"])
             .current_dir(cache::tree()),
     )
 }
