@@ -185,7 +185,7 @@ impl Standalone {
             .collect();
         let gone: Vec<String> = gone.into_iter().cloned().collect();
         known.retain(|name, _content| listing.contains_key(name));
-        self.shared.change(|state| {
+        self.shared.take_directory(|state| {
             for (name, file) in good {
                 info!(file = name, objects = file.objects.len(), "Took manifest");
                 state.set_file(&name, file);

@@ -24,10 +24,24 @@ impl Shared {
         }
     }
 
-    /// Changes the state, recomputes what follows and publishes it.
+    /// Takes in the whole directory: from now on what follows from the state is published.
+    /// Before, nobody can tell what is not wanted from what has not been read.
+    pub(super) fn take_directory(&self, change: impl FnOnce(&mut State)) {
+        self.update(change, true);
+    }
+
+    /// Changes the state; once the directory has been read, recomputes what follows and
+    /// publishes it.
     pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
+        self.update(change, false);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State), has_read: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
+        if !has_read && self.snapshots.borrow().is_none() {
+            return;
+        }
         let (snapshot, problems) = state.reconcile(Timestamp::now());
         for problem in problems {
             error!(%problem, "Invalid manifest");

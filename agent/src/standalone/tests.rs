@@ -119,6 +119,28 @@ async fn a_wrong_file_leaves_its_last_version_and_the_rest_running() {
 }
 
 #[tokio::test]
+async fn nothing_is_told_before_the_directory_has_been_read() {
+    let fixture = Fixture::new();
+    fixture.write("web.yaml", POD);
+    let mut pods = fixture.standalone.pods();
+    let (_sender, runtime) = tokio_watch::channel(RuntimeStatus::default());
+    let (node, shutdown) = (Arc::clone(&fixture.standalone), fixture.shutdown.clone());
+    let keeping = tokio::spawn(async move { node.keep_node(runtime, shutdown).await });
+    tokio::task::yield_now().await;
+    assert!(
+        futures::poll!(pods.next()).is_pending(),
+        "an empty list would end every pod"
+    );
+    let following = fixture.follow();
+    assert!(matches!(next(&mut pods).await, Event::Init));
+    assert!(matches!(next(&mut pods).await, Event::InitApply(_)));
+    assert!(matches!(next(&mut pods).await, Event::InitDone));
+    fixture.shutdown.cancel();
+    following.await.unwrap().unwrap();
+    keeping.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_directory_that_is_not_there_ends_it() {
     let fixture = Fixture::new();
     let path = fixture.manifests.path().join("missing");
