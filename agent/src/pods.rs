@@ -14,6 +14,8 @@
 mod cgroups;
 mod convert;
 mod files;
+#[cfg(test)]
+mod fixture;
 mod handle;
 mod images;
 mod log_dirs;

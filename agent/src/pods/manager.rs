@@ -3,10 +3,12 @@
 mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::{self, Event};
 use seaway_agent_core::admission::{self, Demand};
@@ -15,7 +17,7 @@ use seaway_agent_core::state::Rejection;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::relist::{self, Traces};
 use super::worker::{Desired, Worker};
@@ -27,6 +29,9 @@ pub type PodStream = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 /// Exits that wait for the manager's loop, which never blocks; what does not fit is
 /// found by the next list.
 const EXIT_QUEUE: usize = 256;
+
+/// How soon a worker that broke off is replaced: what broke it may still be there.
+const REPLACE_WORKER: Duration = Duration::from_secs(10);
 
 /// The pods cannot be looked after any more.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +75,8 @@ impl PodManager {
                     manager.runtime_changed(now.unwrap_or_default());
                 }
                 Some(ended) = manager.workers.join_next() => match ended {
-                    Ok(uid) => manager.worker_ended(&uid),
+                    Ok((uid, true)) => manager.worker_ended(&uid),
+                    Ok((uid, false)) => manager.replace_worker(uid),
                     Err(error) => warn!(%error, "Pod worker broke off"),
                 },
             }
@@ -83,12 +89,15 @@ struct Handle {
     desired: watch::Sender<Desired>,
     wake: Arc<Notify>,
     demand: Demand,
-    rejected: bool,
+    rejected: Option<Rejection>,
+    /// The source has the pod again, whose end has begun and cannot be taken back.
+    next: Option<Pod>,
 }
 
 struct Manager {
     shared: Arc<Shared>,
-    workers: JoinSet<String>,
+    /// UID, and whether the worker came to its end.
+    workers: JoinSet<(String, bool)>,
     handles: BTreeMap<String, Handle>,
     /// Pods that have ended here while the source still shows them (finalizers).
     finished: BTreeSet<String>,
@@ -139,10 +148,14 @@ impl Manager {
             warn!(pod = %spec::key(&pod), "Pod without UID left out");
             return;
         }
-        if let Some(handle) = self.handles.get(&uid) {
-            handle
-                .desired
-                .send_modify(|desired| *desired = Desired { pod, gone: false });
+        if let Some(handle) = self.handles.get_mut(&uid) {
+            handle.next = None;
+            if handle.is_ending() && !spec::is_deleted(&pod) {
+                handle.next = Some(pod);
+            } else {
+                let desired = Desired { pod, gone: false };
+                handle.desired.send_replace(desired);
+            }
             return;
         }
         if self.finished.contains(&uid) {
@@ -177,22 +190,46 @@ impl Manager {
     fn spawn(&mut self, desired: Desired, rejected: Option<Rejection>) {
         let uid = spec::uid(&desired.pod).to_owned();
         let demand = admission::demand(&desired.pod);
-        let wake = Arc::new(Notify::new());
         let handle = Handle {
             desired: watch::Sender::new(desired),
-            wake: Arc::clone(&wake),
+            wake: Arc::default(),
             demand,
-            rejected: rejected.is_some(),
+            rejected,
+            next: None,
         };
-        let shared = Arc::clone(&self.shared);
-        let worker = Worker::new(shared, handle.desired.subscribe(), wake, rejected);
-        self.workers.spawn(worker.run());
+        self.start_worker(&uid, &handle, Duration::ZERO);
+        self.handles.insert(uid, handle);
+    }
+
+    fn start_worker(&mut self, uid: &str, handle: &Handle, delay: Duration) {
+        let worker = Worker::new(
+            Arc::clone(&self.shared),
+            handle.desired.subscribe(),
+            Arc::clone(&handle.wake),
+            handle.rejected.clone(),
+        );
+        let uid = uid.to_owned();
+        self.workers.spawn(async move {
+            tokio::time::sleep(delay).await;
+            let ended = AssertUnwindSafe(worker.run()).catch_unwind().await;
+            (uid, ended.is_ok())
+        });
+    }
+
+    /// The pod is looked after by a new worker, who begins with what there is.
+    fn replace_worker(&mut self, uid: String) {
+        let Some(handle) = self.handles.remove(&uid) else {
+            return;
+        };
+        error!(pod = %spec::key(&handle.desired.borrow().pod), uid, "Pod worker broke off");
+        self.start_worker(&uid, &handle, REPLACE_WORKER);
         self.handles.insert(uid, handle);
     }
 
     /// The source has the object no more; `last` is how it looked at its end.
     fn gone(&mut self, uid: &str, last: Option<&Pod>) {
-        if let Some(handle) = self.handles.get(uid) {
+        if let Some(handle) = self.handles.get_mut(uid) {
+            handle.next = None;
             handle.desired.send_modify(|desired| {
                 desired.gone = true;
                 if let Some(last) = last {
@@ -243,14 +280,21 @@ impl Manager {
             return;
         };
         let desired = handle.desired.borrow();
-        if !desired.gone {
+        info!(pod = %spec::key(&desired.pod), uid, "Pod ended");
+        if let Some(pod) = handle.next {
+            self.apply(pod);
+        } else if !desired.gone {
             self.finished.insert(uid.to_owned());
         }
-        info!(pod = %spec::key(&desired.pod), uid, "Pod ended");
     }
 }
 
 impl Handle {
+    fn is_ending(&self) -> bool {
+        let desired = self.desired.borrow();
+        desired.gone || spec::is_deleted(&desired.pod)
+    }
+
     fn holds_resources(&self) -> bool {
         let desired = self.desired.borrow();
         let phase = desired
@@ -258,6 +302,9 @@ impl Handle {
             .status
             .as_ref()
             .and_then(|status| status.phase.as_deref());
-        !self.rejected && !matches!(phase, Some("Failed" | "Succeeded"))
+        self.rejected.is_none() && !matches!(phase, Some("Failed" | "Succeeded"))
     }
 }
+
+#[cfg(test)]
+mod tests;

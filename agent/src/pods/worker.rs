@@ -4,9 +4,11 @@ mod report;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use seaway_agent_core::container::MountedVolume;
@@ -19,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, error};
 
 use super::observe::Observer;
 use super::operations::{Context, Outcome};
@@ -54,7 +56,7 @@ pub(super) struct Worker {
     observed: Observed,
     volumes: BTreeMap<String, MountedVolume>,
     refreshed: Instant,
-    operations: JoinSet<(Operation, Outcome)>,
+    operations: JoinSet<(Operation, Option<Outcome>)>,
     cancel: CancellationToken,
     probes: Probes,
     statuses: watch::Sender<Option<PodStatus>>,
@@ -157,7 +159,8 @@ impl Worker {
                 .borrow()
                 .as_ref()
                 .is_some_and(|ours| ours != published);
-            self.reconcile_at = differs.then(|| {
+            // A due time that nobody acts on would wake the loop for ever.
+            self.reconcile_at = (differs && !gone).then(|| {
                 self.reconcile_at
                     .unwrap_or_else(|| Instant::now() + RECONCILE)
             });
@@ -182,14 +185,20 @@ impl Worker {
             };
             let action = action.clone();
             self.operations.spawn(async move {
-                let outcome = Box::pin(context.run(&action)).await;
-                (action.operation(), outcome)
+                let run = AssertUnwindSafe(Box::pin(context.run(&action)));
+                (action.operation(), run.catch_unwind().await.ok())
             });
         }
     }
 
-    fn ended(&mut self, operation: &Operation, outcome: Outcome) {
+    /// Without an outcome the operation broke off.
+    fn ended(&mut self, operation: &Operation, outcome: Option<Outcome>) {
         let now = Timestamp::now();
+        let Some(outcome) = outcome else {
+            error!(pod = %spec::key(&self.pod), ?operation, "Operation broke off");
+            self.state.fail(operation, now);
+            return;
+        };
         debug!(pod = %spec::key(&self.pod), ?operation, "Ended");
         match outcome {
             Outcome::Done => self.state.succeed(operation),
@@ -232,3 +241,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,27 @@ use super::*;
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, \
                    spec: {containers: [{name: a, image: 'i:1'}]}}";
 
+impl Standalone {
+    /// With its state below `path`.
+    pub(crate) fn for_tests(path: &Path) -> Self {
+        let config = NodeConfig {
+            name: "n1".into(),
+            ips: vec!["10.0.0.1".parse().unwrap()],
+            runtime_socket: "/c.sock".into(),
+            root_dir: path.join("root"),
+            pod_log_dir: path.join("logs"),
+            cgroup_root: "/".into(),
+            run_dir: path.join("run"),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+            max_pods: 110,
+            healthz_bind: None,
+        };
+        let cidr = |text: &str| text.parse().unwrap();
+        Self::new(config, cidr("10.244.0.0/24"), cidr("10.96.0.0/24"))
+    }
+}
+
 struct Fixture {
     manifests: tempfile::TempDir,
     _state: tempfile::TempDir,
@@ -19,21 +40,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let (manifests, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let config = NodeConfig {
-            name: "n1".into(),
-            ips: vec!["10.0.0.1".parse().unwrap()],
-            runtime_socket: "/c.sock".into(),
-            root_dir: state.path().join("root"),
-            pod_log_dir: state.path().join("logs"),
-            cgroup_root: "/".into(),
-            run_dir: state.path().join("run"),
-            cluster_dns: Vec::new(),
-            cluster_domain: "cluster.local".into(),
-            max_pods: 110,
-            healthz_bind: None,
-        };
-        let cidr = |text: &str| text.parse().unwrap();
-        let standalone = Standalone::new(config, cidr("10.244.0.0/24"), cidr("10.96.0.0/24"));
+        let standalone = Standalone::for_tests(state.path());
         Self {
             manifests,
             _state: state,

@@ -29,7 +29,7 @@ impl Worker {
             Some(ended) = self.operations.join_next() => {
                 match ended {
                     Ok((operation, outcome)) => self.ended(&operation, outcome),
-                    Err(error) => warn!(pod = %spec::key(&self.pod), %error, "Operation broke off"),
+                    Err(error) => warn!(pod = %spec::key(&self.pod), %error, "Operation was stopped"),
                 }
                 true
             }
