@@ -16,10 +16,12 @@ pub mod desired;
 pub mod fake;
 pub mod ingest;
 pub mod model;
+pub mod node;
 pub mod skipped;
 pub mod sync;
 
 pub use compile::{Compiled, compile};
 pub use model::Model;
+pub use node::Node;
 pub use skipped::{ObjectKey, Skipped};
 pub use sync::{SyncReport, sync_once};

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use seaway_proxy_core::desired::{DesiredState, Frontend, Protocol, ServicePort, ServicePortName};
+use seaway_proxy_core::desired::{
+    DesiredState, Frontend, FrontendKind, Protocol, ServicePort, ServicePortName,
+};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
@@ -24,7 +26,7 @@ pub(crate) fn render(config: &Config, desired: &DesiredState) -> Rendered {
     let mut translate = Vec::new();
     let mut refuse = Vec::new();
     let mut local = BTreeSet::new();
-    for (name, service) in &desired.services {
+    for (name, service) in &desired.v4.services {
         let endpoints = v4_endpoints(service);
         for (addr, frontend) in v4_frontends(service) {
             let key = Key::frontend(addr, frontend);
@@ -63,6 +65,7 @@ fn v4_frontends(service: &ServicePort) -> impl Iterator<Item = (Ipv4Addr, &Front
     service
         .frontends
         .iter()
+        .filter(|frontend| frontend.kind == FrontendKind::ClusterIp)
         .filter_map(|frontend| match frontend.addr {
             IpAddr::V4(addr) => Some((addr, frontend)),
             IpAddr::V6(_) => None,
@@ -71,7 +74,7 @@ fn v4_frontends(service: &ServicePort) -> impl Iterator<Item = (Ipv4Addr, &Front
 
 fn v4_endpoints(service: &ServicePort) -> Vec<(SocketAddrV4, bool)> {
     let v4 = service
-        .endpoints
+        .cluster
         .iter()
         .filter_map(|endpoint| match endpoint.addr {
             SocketAddr::V4(addr) => Some((addr, endpoint.local)),
@@ -84,6 +87,7 @@ fn lower(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "tcp",
         Protocol::Udp => "udp",
+        Protocol::Sctp => "sctp",
     }
 }
 

@@ -50,6 +50,7 @@ impl Key {
         key.nibbles[ADDR] = match frontend.protocol {
             Protocol::Tcp => 0,
             Protocol::Udp => 1,
+            Protocol::Sctp => 2,
         };
         let [high, low] = frontend.port.to_be_bytes();
         key.nibbles[ADDR + 1..].copy_from_slice(&[high >> 4, high & 0xf, low >> 4, low & 0xf]);
@@ -98,7 +99,11 @@ impl fmt::Display for Prefix<'_> {
         let Some((protocol, port)) = rest.split_first() else {
             return Ok(());
         };
-        let protocol = if *protocol == 0 { "tcp" } else { "udp" };
+        let protocol = match protocol {
+            0 => "tcp",
+            1 => "udp",
+            _ => "sctp",
+        };
         write!(f, " -p {protocol}")?;
         if port.is_empty() {
             return Ok(());

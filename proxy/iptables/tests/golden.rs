@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use seaway_proxy_core::backend::Backend;
-use seaway_proxy_core::{Model, compile};
+use seaway_proxy_core::{Model, Node, compile};
 use seaway_proxy_iptables::{Config, Flavour, Iptables};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn check(name: &str, config: Config) {
             other => panic!("kind {other:?}"),
         };
     }
-    let compiled = compile(&model, "n1");
+    let compiled = compile(&model, &Node::named("n1"));
     let rendered = backend(config).render(&compiled.desired).to_string();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(file("iptables"), &rendered).unwrap();
@@ -94,11 +94,11 @@ fn names_cannot_break_out_of_their_comment() {
         kind: FrontendKind::ClusterIp,
     };
     let mut desired = DesiredState::default();
-    desired.services.insert(
+    desired.v4.services.insert(
         name,
         ServicePort {
             frontends: vec![frontend],
-            endpoints: vec![],
+            ..ServicePort::default()
         },
     );
     let rendered = backend(Config::default()).render(&desired).to_string();

@@ -144,9 +144,10 @@ pub(crate) fn web(pods: u8) -> DesiredState {
         };
         let service = ServicePort {
             frontends: vec![frontend],
-            endpoints: endpoints.collect(),
+            cluster: endpoints.collect(),
+            ..ServicePort::default()
         };
-        desired.services.insert(name("web", port), service);
+        desired.v4.services.insert(name("web", port), service);
     }
     desired
 }
@@ -174,9 +175,11 @@ pub(crate) fn many(count: u32, endpoints: u32) -> DesiredState {
         let endpoints = (0..endpoints).map(endpoint).collect();
         let service = ServicePort {
             frontends: vec![frontend],
-            endpoints,
+            cluster: endpoints,
+            ..ServicePort::default()
         };
         desired
+            .v4
             .services
             .insert(name(&format!("svc-{i}"), "http"), service);
     }

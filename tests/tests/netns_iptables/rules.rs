@@ -257,11 +257,12 @@ fn restore_times() {
             timed(&mut n, "read back, nothing to do", &desired);
             let mut changed = desired.clone();
             changed
+                .v4
                 .services
                 .last_entry()
                 .unwrap()
                 .get_mut()
-                .endpoints
+                .cluster
                 .pop();
             let (have, want) = (n.backend.render(&desired), n.backend.render(&changed));
             let start = Instant::now();

@@ -168,8 +168,8 @@ fn a_node_reaches_its_own_endpoint() {
         let mut n = Node::new(config(flavour));
         let server = n.host.serve(Protocol::Tcp, "192.168.60.1:8080", "node");
         let mut desired = web(1);
-        for service in desired.services.values_mut() {
-            service.endpoints[0].addr = server.address();
+        for service in desired.v4.services.values_mut() {
+            service.cluster[0].addr = server.address();
         }
         n.sync(&desired);
         // As a host-network pod that is its own client, and for a client elsewhere.

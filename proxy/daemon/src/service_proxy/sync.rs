@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
-use seaway_proxy_core::{compile, sync_once};
+use seaway_proxy_core::{Node, compile, sync_once};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,9 @@ impl SyncLoop {
         let started = Instant::now();
         let services = self.metrics.service_changes.pending();
         let endpoints = self.metrics.endpoint_changes.pending();
-        let compiled = compile(&self.feed.model(), &self.node_name);
+        let mut compiled = compile(&self.feed.model(), &Node::named(&*self.node_name));
+        let unsupported = backend.unsupported(&compiled.desired);
+        compiled.skipped.extend(unsupported);
         let skipped = rounds.skips.report(compiled.skipped);
         self.metrics
             .skipped
@@ -131,7 +133,7 @@ impl SyncLoop {
                 let drifted = full && report.changed && rounds.nothing_new;
                 rounds.have = Some(report.rendered);
                 rounds.took(full, elapsed);
-                let services = compiled.desired.services.len();
+                let services = compiled.desired.service_ports();
                 if !self.synced.send_replace(true) {
                     info!(
                         backend = name,
