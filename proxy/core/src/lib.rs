@@ -14,7 +14,11 @@ pub mod compile;
 pub mod desired;
 #[cfg(feature = "fake")]
 pub mod fake;
+#[cfg(feature = "interpret")]
+pub mod flows;
 pub mod ingest;
+#[cfg(feature = "interpret")]
+pub mod interpret;
 pub mod model;
 pub mod node;
 pub mod skipped;

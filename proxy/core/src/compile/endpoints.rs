@@ -100,7 +100,7 @@ impl<'a> Known<'a> {
         let topology = self.topology(node);
         let ready = self.select(|c| c.ready() && topology.admits(c.endpoint));
         if ready.is_empty() {
-            return self.select(|c| c.leaving());
+            return self.select(|c| !c.ready() && c.leaving());
         }
         ready
     }
