@@ -1,14 +1,16 @@
 //! The backend: commands around the pure part.
 
 use seaway_proxy_core::backend::{Backend, BackendError};
-use seaway_proxy_core::desired::DesiredState;
+use seaway_proxy_core::desired::{DesiredState, Family};
+use seaway_proxy_core::skipped::{Kind, ObjectKey, SkipReason, Skipped};
 use tracing::{debug, error, info};
 
 use crate::command::{self, CommandError};
 use crate::config::Config;
 use crate::flavour::{self, Flavour};
+use crate::localhost;
 use crate::render;
-use crate::rendered::Rendered;
+use crate::rendered::{LOCALHOST, Rendered, Tables};
 use crate::save;
 
 /// Lines of a failed transaction that are logged as an error.
@@ -20,6 +22,7 @@ const TRANSACTION_LINES: usize = 10;
 pub struct Iptables {
     config: Config,
     flavour: Flavour,
+    families: &'static [Family],
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
 }
@@ -36,11 +39,27 @@ impl Iptables {
                 .await
                 .map_err(|e| failure("find the iptables flavour of this node", e))?,
         };
-        Ok(Self {
+        let mut new = Self {
             config,
             flavour,
+            families: &Family::ALL,
             check_other: true,
-        })
+        };
+        if !new.has_ipv6().await {
+            new.families = &[Family::V4];
+        }
+        Ok(new)
+    }
+
+    async fn has_ipv6(&self) -> bool {
+        if let Some(configured) = self.config.ipv6 {
+            return configured;
+        }
+        let read = self.read_family(self.flavour, Family::V6).await;
+        if let Err(error) = &read {
+            info!(%error, "No ip6tables here, so IPv6 is not served");
+        }
+        read.is_ok()
     }
 
     /// The flavour in use.
@@ -48,36 +67,59 @@ impl Iptables {
         self.flavour
     }
 
-    async fn read(&self, flavour: Flavour) -> Result<Rendered, CommandError> {
-        let program = &flavour.commands(&self.config).save;
+    async fn read_family(&self, flavour: Flavour, family: Family) -> Result<Tables, CommandError> {
+        let program = flavour.commands(&self.config).save(family);
         // Without `-t`: a table that does not exist stays so.
         let dump = command::run(program, &[], "", self.config.timeout).await?;
         save::parse(&dump).map_err(|source| CommandError::Output {
-            program: program.clone(),
+            program: program.to_owned(),
             source,
         })
     }
 
+    async fn read(&self, flavour: Flavour) -> Result<Rendered, CommandError> {
+        let mut rendered = Rendered::default();
+        for &family in self.families {
+            *rendered.family_mut(family) = self.read_family(flavour, family).await?;
+        }
+        Ok(rendered)
+    }
+
+    /// A failure in one family does not keep the other one from being written.
     async fn write(
         &self,
         flavour: Flavour,
         have: &Rendered,
         want: &Rendered,
     ) -> Result<(), CommandError> {
-        let transaction = have.transaction_to(want);
+        let mut result = Ok(());
+        for &family in self.families {
+            let transaction = have.family(family).transaction_to(want.family(family));
+            let written = self.restore(flavour, family, &transaction).await;
+            result = result.and(written);
+        }
+        result
+    }
+
+    async fn restore(
+        &self,
+        flavour: Flavour,
+        family: Family,
+        transaction: &str,
+    ) -> Result<(), CommandError> {
         if transaction.is_empty() {
             return Ok(());
         }
-        let program = &flavour.commands(&self.config).restore;
+        let program = flavour.commands(&self.config).restore(family);
         // The lock's wait ends well before our own patience does.
         let wait = format!("--wait={}", (self.config.timeout.as_secs() / 4).max(1));
         let args = ["--noflush", wait.as_str()];
-        let result = command::run(program, &args, &transaction, self.config.timeout).await;
+        let result = command::run(program, &args, transaction, self.config.timeout).await;
         if result.is_err() {
             // Restore names a line number at best, so the lines are needed.
-            let first = command::first_lines(&transaction, TRANSACTION_LINES, "\n");
-            error!(%flavour, lines = transaction.lines().count(), first, "Transaction failed");
-            debug!(%flavour, transaction, "Failed transaction");
+            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
+            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
+            debug!(%flavour, %family, transaction, "Failed transaction");
         }
         result.map(|_| ())
     }
@@ -118,7 +160,31 @@ impl Backend for Iptables {
     }
 
     fn render(&self, desired: &DesiredState) -> Rendered {
-        render::render(&self.config, desired)
+        let mut rendered = Rendered::default();
+        for &family in self.families {
+            *rendered.family_mut(family) =
+                render::render(&self.config, family, desired.family(family));
+        }
+        rendered
+    }
+
+    fn unsupported(&self, desired: &DesiredState) -> Vec<Skipped> {
+        if self.families.contains(&Family::V6) {
+            return Vec::new();
+        }
+        let ports = desired.v6.services.iter();
+        let frontends =
+            ports.flat_map(|(name, port)| port.frontends.iter().map(move |f| (name, f)));
+        let skipped = frontends.map(|(name, frontend)| Skipped {
+            kind: Kind::Service,
+            object: ObjectKey::new(name.namespace.clone(), name.name.clone()),
+            field: format!("spec.ports[name={:?}]", name.port),
+            reason: SkipReason::Backend {
+                frontend: *frontend,
+                why: "ip6tables does not work on this node".to_owned(),
+            },
+        });
+        skipped.collect()
     }
 
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
@@ -129,6 +195,10 @@ impl Backend for Iptables {
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
         let written = self.write(self.flavour, have, want).await;
         written.map_err(|e| failure(format!("write the {} rules", self.flavour), e))?;
+        if want.v4.filter.chains.contains_key(LOCALHOST) {
+            // After the rules, which keep strangers from the loopback addresses.
+            localhost::open();
+        }
         if self.check_other {
             let cleared = self.clear_other().await;
             cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod flows;
 mod node;
 mod rules;
 mod traffic;

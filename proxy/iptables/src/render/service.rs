@@ -1,0 +1,254 @@
+//! The chains of one Service port.
+
+use seaway_proxy_core::desired::{
+    Endpoint, Frontend, FrontendKind, LocalSources, ServicePort, ServicePortName, TrafficPolicy,
+};
+
+use super::Half;
+use super::words::{comment, from_network, frontend_match, hash, lower, one_in, reject};
+use crate::rendered::{
+    EXTERNAL_PREFIX, INTERNAL_PREFIX, LOCAL_PREFIX, MARK_OUTSIDE, RANGES_PREFIX, SERVICE_PREFIX,
+};
+use crate::tree::Key;
+
+/// One Service port on its way into the tables.
+struct Writer<'h, 'a> {
+    half: &'h mut Half<'a>,
+    name: &'a ServicePortName,
+    port: &'a ServicePort,
+    hash: String,
+    protocol: &'static str,
+}
+
+/// Writes a Service port's chains and the way to them.
+pub(super) fn push<'a>(half: &mut Half<'a>, name: &'a ServicePortName, port: &'a ServicePort) {
+    let Some(first) = port.frontends.first() else {
+        return;
+    };
+    let hash = hash(name, first.protocol);
+    let protocol = lower(first.protocol);
+    let mut writer: Writer<'_, 'a> = Writer {
+        half,
+        name,
+        port,
+        hash,
+        protocol,
+    };
+    writer.push();
+}
+
+impl Writer<'_, '_> {
+    fn push(&mut self) {
+        for frontend in &self.port.frontends {
+            if let Some(chain) = self.translation(frontend) {
+                let leads = frontend_match(frontend, &self.name.to_string());
+                self.half.translate(frontend, format!("{leads} -g {chain}"));
+            }
+            if let Some(rule) = self.refusal(frontend) {
+                self.half.refuse(frontend, rule);
+            }
+        }
+        let own = self.port.endpoints();
+        let own = own.iter().filter(|endpoint| endpoint.local);
+        self.half
+            .local
+            .extend(own.map(|endpoint| endpoint.addr.ip()));
+    }
+
+    fn has_external(&self) -> bool {
+        let kinds = self.port.frontends.iter().map(|frontend| frontend.kind);
+        kinds
+            .into_iter()
+            .any(|kind| kind != FrontendKind::ClusterIp)
+    }
+
+    /// The policy for a kind of frontend.
+    fn policy(&self, kind: FrontendKind) -> TrafficPolicy {
+        match kind {
+            FrontendKind::ClusterIp => self.port.internal,
+            _ => self.port.external,
+        }
+    }
+
+    fn endpoints(&self, policy: TrafficPolicy) -> &[Endpoint] {
+        match policy {
+            TrafficPolicy::Cluster => &self.port.cluster,
+            TrafficPolicy::Local => &self.port.local,
+        }
+    }
+
+    /// The nat chain that a frontend leads to; none if nobody is served.
+    fn translation(&mut self, frontend: &Frontend) -> Option<String> {
+        if self.port.cluster.is_empty() {
+            return None;
+        }
+        match frontend.kind {
+            FrontendKind::ClusterIp => self.internal(),
+            FrontendKind::LoadBalancer => Some(self.ranges()),
+            FrontendKind::ExternalIp | FrontendKind::NodePort => Some(self.external()),
+        }
+    }
+
+    /// What is left to filter, if anything: it sees what nat did not translate.
+    fn refusal(&mut self, frontend: &Frontend) -> Option<String> {
+        let balanced = frontend.kind == FrontendKind::LoadBalancer;
+        let restricted = balanced && self.port.source_ranges.is_some();
+        let name = self.name;
+        let reject = reject(self.half.family);
+        if self.port.cluster.is_empty() {
+            let leads = frontend_match(frontend, &format!("{name} has no endpoints"));
+            if restricted {
+                return Some(format!("{leads} -g {}", self.refused_ranges(reject)));
+            }
+            return Some(format!("{leads} {reject}"));
+        }
+        let note = if self.endpoints(self.policy(frontend.kind)).is_empty() {
+            format!("{name} has no endpoint on this node")
+        } else if restricted {
+            format!("{name} is not for this source")
+        } else {
+            return None;
+        };
+        Some(format!("{} -j DROP", frontend_match(frontend, &note)))
+    }
+
+    /// Without endpoints: who may use the Service is refused, who may not gets
+    /// no answer.
+    fn refused_ranges(&mut self, reject: &str) -> String {
+        let chain = format!("{RANGES_PREFIX}{}", self.hash);
+        if !self.half.tables.filter.chains.contains_key(&chain) {
+            for range in self.port.source_ranges.iter().flatten() {
+                let from = from_network(range);
+                let filter = &mut self.half.tables.filter;
+                filter.push(&chain, format_args!("{from}{reject}"));
+            }
+            let note = comment(&format!("{} is not for this source", self.name));
+            let filter = &mut self.half.tables.filter;
+            filter.push(&chain, format_args!("{note} -j DROP"));
+        }
+        chain
+    }
+
+    /// Load balancer IPs: who is not in a range is not translated, and dropped
+    /// by filter.
+    fn ranges(&mut self) -> String {
+        let external = self.external();
+        let Some(ranges) = &self.port.source_ranges else {
+            return external;
+        };
+        let chain = format!("{RANGES_PREFIX}{}", self.hash);
+        let nat = &mut self.half.tables.nat;
+        if !nat.chains.contains_key(&chain) {
+            nat.add_chain(&chain);
+            for range in ranges {
+                let from = from_network(range);
+                nat.push(&chain, format_args!("{from}-g {external}"));
+            }
+        }
+        chain
+    }
+
+    /// Cluster IPs: the endpoints' chain, behind one that marks if others share it.
+    fn internal(&mut self) -> Option<String> {
+        let policy = self.port.internal;
+        if self.endpoints(policy).is_empty() {
+            return None;
+        }
+        let mark = if self.half.state.masquerade_all {
+            self.half.mark()
+        } else if self.half.state.local_sources == LocalSources::Unknown {
+            return Some(self.set(policy, None));
+        } else {
+            format!("-j {MARK_OUTSIDE}")
+        };
+        if !self.has_external() {
+            return Some(self.set(policy, Some(&mark)));
+        }
+        let set = self.set(policy, None);
+        let chain = format!("{INTERNAL_PREFIX}{}", self.hash);
+        let nat = &mut self.half.tables.nat;
+        if !nat.chains.contains_key(&chain) {
+            nat.push(&chain, format_args!("{mark}"));
+            nat.push(&chain, format_args!("-g {set}"));
+        }
+        Some(chain)
+    }
+
+    /// All other addresses.
+    fn external(&mut self) -> String {
+        let chain = format!("{EXTERNAL_PREFIX}{}", self.hash);
+        if self.half.tables.nat.chains.contains_key(&chain) {
+            return chain;
+        }
+        let cluster = self.set(TrafficPolicy::Cluster, None);
+        let mark = self.half.mark();
+        let rules = match self.port.external {
+            TrafficPolicy::Cluster => vec![mark, format!("-g {cluster}")],
+            TrafficPolicy::Local => {
+                let pods = self.half.pods().into_iter();
+                let mut rules: Vec<_> = pods.map(|pod| format!("{pod}-g {cluster}")).collect();
+                let own = "-m addrtype --src-type LOCAL";
+                rules.push(format!("{own} {mark}"));
+                rules.push(format!("{own} -g {cluster}"));
+                if !self.port.local.is_empty() {
+                    rules.push(format!("-g {}", self.set(TrafficPolicy::Local, None)));
+                }
+                rules
+            }
+        };
+        for rule in rules {
+            self.half.tables.nat.push(&chain, format_args!("{rule}"));
+        }
+        chain
+    }
+
+    /// The chain that picks an endpoint of a set: each with the same probability.
+    fn set(&mut self, policy: TrafficPolicy, first: Option<&str>) -> String {
+        let prefix = match policy {
+            TrafficPolicy::Cluster => SERVICE_PREFIX,
+            TrafficPolicy::Local => LOCAL_PREFIX,
+        };
+        let chain = format!("{prefix}{}", self.hash);
+        if self.half.tables.nat.chains.contains_key(&chain) {
+            return chain;
+        }
+        let port = self.port;
+        let endpoints = match policy {
+            TrafficPolicy::Cluster => &port.cluster,
+            TrafficPolicy::Local => &port.local,
+        };
+        let nat = &mut self.half.tables.nat;
+        if let Some(first) = first {
+            nat.push(&chain, format_args!("{first}"));
+        }
+        let protocol = self.protocol;
+        for (index, Endpoint { addr, .. }) in endpoints.iter().enumerate() {
+            let condition = match endpoints.len() - index {
+                // The chain is entered by goto: whoever lists it alone still sees whose it is.
+                1 => comment(&self.name.to_string()),
+                left => format!("-m statistic --mode random --probability {}", one_in(left)),
+            };
+            let to = format_args!("-p {protocol} {condition} -j DNAT --to-destination {addr}");
+            nat.push(&chain, to);
+        }
+        chain
+    }
+}
+
+impl Half<'_> {
+    fn translate(&mut self, frontend: &Frontend, rule: String) {
+        let entry = (Key::frontend(frontend), rule);
+        match frontend.kind {
+            FrontendKind::NodePort => self.nat_ports.push(entry),
+            _ => self.nat_addresses.push(entry),
+        }
+    }
+
+    fn refuse(&mut self, frontend: &Frontend, rule: String) {
+        let entry = (Key::frontend(frontend), rule);
+        match frontend.kind {
+            FrontendKind::NodePort => self.filter_ports.push(entry),
+            _ => self.filter_addresses.push(entry),
+        }
+    }
+}
