@@ -57,6 +57,10 @@ pub struct Config {
     pub legacy: Commands,
     /// Whether IPv6 is served; `None`: where ip6tables works.
     pub ipv6: Option<bool>,
+    /// Like `ipset`.
+    pub ipset: PathBuf,
+    /// Whether session affinity is served; `None`: where ipset works.
+    pub affinity: Option<bool>,
     /// Whether packets of pods that conntrack cannot place are dropped instead of
     /// being forwarded. Without it such a packet reaches the client with the
     /// pod's address instead of the Service's, and the client ends the
@@ -76,6 +80,8 @@ impl Default for Config {
             nft: Commands::named("nft-"),
             legacy: Commands::named("legacy-"),
             ipv6: None,
+            ipset: "ipset".into(),
+            affinity: None,
             drop_invalid: true,
             masquerade_mark: 0x4000,
             timeout: Duration::from_mins(1),

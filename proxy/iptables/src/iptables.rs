@@ -1,9 +1,11 @@
 //! The backend: commands around the pure part.
 
+use std::time::Duration;
+
 use seaway_proxy_core::backend::{Backend, BackendError};
 use seaway_proxy_core::desired::{DesiredState, Family};
-use seaway_proxy_core::skipped::{Kind, ObjectKey, SkipReason, Skipped};
-use tracing::{debug, error, info};
+use seaway_proxy_core::skipped::Skipped;
+use tracing::{debug, error, info, warn};
 
 use crate::command::{self, CommandError};
 use crate::config::Config;
@@ -12,9 +14,17 @@ use crate::localhost;
 use crate::render;
 use crate::rendered::{LOCALHOST, Rendered, Tables};
 use crate::save;
+use crate::sets;
+use crate::unsupported;
 
 /// Lines of a failed transaction that are logged as an error.
 const TRANSACTION_LINES: usize = 10;
+
+/// How often a set is tried to be destroyed.
+const DESTROY_ATTEMPTS: u32 = 10;
+/// Pause between two attempts: longer than the kernel's RCU grace period, which
+/// it takes to free a rule.
+const DESTROY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Programs Services through iptables, in the network namespace of the thread
 /// that polls its futures.
@@ -23,6 +33,8 @@ pub struct Iptables {
     config: Config,
     flavour: Flavour,
     families: &'static [Family],
+    /// Whether there is ipset.
+    affinity: bool,
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
 }
@@ -43,11 +55,13 @@ impl Iptables {
             config,
             flavour,
             families: &Family::ALL,
+            affinity: true,
             check_other: true,
         };
         if !new.has_ipv6().await {
             new.families = &[Family::V4];
         }
+        new.affinity = new.has_ipset().await;
         Ok(new)
     }
 
@@ -65,6 +79,68 @@ impl Iptables {
     /// The flavour in use.
     pub fn flavour(&self) -> Flavour {
         self.flavour
+    }
+
+    async fn has_ipset(&self) -> bool {
+        if let Some(configured) = self.config.affinity {
+            return configured;
+        }
+        let listed = self.list_sets().await;
+        if let Err(error) = &listed {
+            warn!(%error, "No ipset here, so there is no session affinity");
+        }
+        listed.is_ok()
+    }
+
+    async fn list_sets(&self) -> Result<String, CommandError> {
+        let args = ["list", "-terse", "-output", "save"];
+        command::run(&self.config.ipset, &args, "", self.config.timeout).await
+    }
+
+    /// Before the rules that look into them.
+    async fn create_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
+        let mut script = String::new();
+        for &family in self.families {
+            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
+            script += &sets::creation(have, want, family);
+        }
+        if script.is_empty() {
+            return Ok(());
+        }
+        let ipset = &self.config.ipset;
+        let created = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
+        created.await.map(|_| ())
+    }
+
+    /// After the rules that looked into them are gone. The kernel lets go of a
+    /// rule some time after it is removed, so this may have to wait a little.
+    async fn destroy_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
+        for &family in self.families {
+            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
+            let mut left: Vec<&String> = sets::superfluous(have, want).collect();
+            for attempt in 1..=DESTROY_ATTEMPTS {
+                let lines: Vec<String> = left
+                    .iter()
+                    .map(|name| format!("destroy {name}\n"))
+                    .collect();
+                if lines.is_empty() {
+                    break;
+                }
+                let ipset = &self.config.ipset;
+                let script = lines.concat();
+                let run = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
+                match run.await {
+                    Ok(_) => break,
+                    Err(error) if attempt == DESTROY_ATTEMPTS => return Err(error),
+                    Err(_) => tokio::time::sleep(DESTROY_PAUSE).await,
+                }
+                // What has been destroyed before the failure is not there any more.
+                let dump = self.list_sets().await?;
+                let there = sets::parse(&dump, family);
+                left.retain(|name| there.contains_key(*name));
+            }
+        }
+        Ok(())
     }
 
     async fn read_family(&self, flavour: Flavour, family: Family) -> Result<Tables, CommandError> {
@@ -163,36 +239,31 @@ impl Backend for Iptables {
         let mut rendered = Rendered::default();
         for &family in self.families {
             *rendered.family_mut(family) =
-                render::render(&self.config, family, desired.family(family));
+                render::render(&self.config, self.affinity, family, desired.family(family));
         }
         rendered
     }
 
     fn unsupported(&self, desired: &DesiredState) -> Vec<Skipped> {
-        if self.families.contains(&Family::V6) {
-            return Vec::new();
-        }
-        let ports = desired.v6.services.iter();
-        let frontends =
-            ports.flat_map(|(name, port)| port.frontends.iter().map(move |f| (name, f)));
-        let skipped = frontends.map(|(name, frontend)| Skipped {
-            kind: Kind::Service,
-            object: ObjectKey::new(name.namespace.clone(), name.name.clone()),
-            field: format!("spec.ports[name={:?}]", name.port),
-            reason: SkipReason::Backend {
-                frontend: *frontend,
-                why: "ip6tables does not work on this node".to_owned(),
-            },
-        });
-        skipped.collect()
+        unsupported::of(desired, self.families, self.affinity)
     }
 
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
         let read = self.read(self.flavour).await;
-        read.map_err(|e| failure(format!("read the {} rules", self.flavour), e))
+        let mut read = read.map_err(|e| failure(format!("read the {} rules", self.flavour), e))?;
+        if self.affinity {
+            let dump = self.list_sets().await;
+            let dump = dump.map_err(|e| failure("list the sets of clients", e))?;
+            for &family in self.families {
+                read.family_mut(family).sets = sets::parse(&dump, family);
+            }
+        }
+        Ok(read)
     }
 
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
+        let created = self.create_sets(have, want).await;
+        created.map_err(|e| failure("create sets of clients", e))?;
         let written = self.write(self.flavour, have, want).await;
         written.map_err(|e| failure(format!("write the {} rules", self.flavour), e))?;
         if want.v4.filter.chains.contains_key(LOCALHOST) {
@@ -204,7 +275,8 @@ impl Backend for Iptables {
             cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
             self.check_other = false;
         }
-        Ok(())
+        let destroyed = self.destroy_sets(have, want).await;
+        destroyed.map_err(|e| failure("destroy sets of clients", e))
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {
@@ -212,6 +284,8 @@ impl Backend for Iptables {
         let cleared = self.clear(self.flavour, &have).await;
         cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;
         let cleared = self.clear_other().await;
-        cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))
+        cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
+        let destroyed = self.destroy_sets(&have, &Rendered::default()).await;
+        destroyed.map_err(|e| failure("destroy sets of clients", e))
     }
 }

@@ -17,6 +17,9 @@
 //! chain that does DNAT itself; endpoints have no chains. What is in filter meets
 //! only what nat has left alone, because it looks for the original destination.
 //!
+//! With session affinity an endpoint does have a chain, and an ipset with the
+//! clients that come back to it (see `sets`).
+//!
 //! IPv4 and IPv6 are two sets of tables, written by the same code.
 //!
 //! Rendering, parsing and comparing are pure. The kernel is written by one run
@@ -33,7 +36,9 @@ mod localhost;
 mod render;
 mod rendered;
 mod save;
+mod sets;
 mod tree;
+mod unsupported;
 
 pub use command::CommandError;
 pub use config::{Commands, Config};

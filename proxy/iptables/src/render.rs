@@ -18,9 +18,17 @@ mod words;
 use words::{comment, from_network, loopback, to_network};
 
 /// All of our rules in one family.
-pub(crate) fn render(config: &Config, family: Family, state: &FamilyState) -> Tables {
+///
+/// `affinity` is whether the node has ipset.
+pub(crate) fn render(
+    config: &Config,
+    affinity: bool,
+    family: Family,
+    state: &FamilyState,
+) -> Tables {
     let mut half = Half {
         config,
+        affinity,
         family,
         state,
         tables: Tables::default(),
@@ -46,6 +54,7 @@ pub(crate) fn render(config: &Config, family: Family, state: &FamilyState) -> Ta
 /// The rules of a family while they are made.
 struct Half<'a> {
     config: &'a Config,
+    affinity: bool,
     family: Family,
     state: &'a FamilyState,
     tables: Tables,
@@ -77,7 +86,7 @@ impl Half<'_> {
     /// From the entry chains to Service ports, in both tables.
     fn push_entries(&mut self) {
         let Self {
-            tables: Tables { nat, filter },
+            tables: Tables { nat, filter, .. },
             ..
         } = self;
         let trees = [
@@ -193,7 +202,7 @@ impl Half<'_> {
         };
         // Only new connections: an endpoint that has gone does not cut old ones.
         let new = "-m conntrack --ctstate NEW ";
-        let Tables { nat, filter } = &mut self.tables;
+        let Tables { nat, filter, .. } = &mut self.tables;
         filter.jumps = vec![
             jump("FORWARD", "", FORWARD),
             jump("FORWARD", new, SERVICES),

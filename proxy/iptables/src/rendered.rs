@@ -5,6 +5,8 @@ use std::fmt::{self, Write as _};
 
 use seaway_proxy_core::desired::Family;
 
+use crate::sets::Sets;
+
 /// Longest chain name: `XT_EXTENSION_MAXNAMELEN` (29, with the final zero) of
 /// the kernel's `include/uapi/linux/netfilter/x_tables.h`.
 pub(crate) const CHAIN_NAME_MAX: usize = 28;
@@ -31,6 +33,8 @@ pub(crate) const FORWARD: &str = "SEAWAY-PROXY-FORWARD";
 pub(crate) const HEALTH: &str = "SEAWAY-HEALTH";
 /// Keeps 127.0.0.0/8 from the wire.
 pub(crate) const LOCALHOST: &str = "SEAWAY-LOCALHOST";
+/// An endpoint that its clients come back to.
+pub(crate) const ENDPOINT_PREFIX: &str = "SEAWAY-SEP-";
 /// The endpoints of a Service port for policy Cluster, or Local.
 pub(crate) const SERVICE_PREFIX: &str = "SEAWAY-SVC-";
 /// Likewise, Local.
@@ -67,7 +71,8 @@ pub(crate) fn is_ours(chain: &str) -> bool {
         HEALTH,
         LOCALHOST,
     ];
-    const PREFIXES: [&str; 9] = [
+    const PREFIXES: [&str; 10] = [
+        ENDPOINT_PREFIX,
         SERVICE_PREFIX,
         LOCAL_PREFIX,
         INTERNAL_PREFIX,
@@ -139,6 +144,8 @@ pub struct Tables {
     pub nat: Table,
     /// Refusal of what has no endpoints, and what else is let in or not.
     pub filter: Table,
+    /// The sets that rules of nat look into.
+    pub(crate) sets: Sets,
 }
 
 impl Tables {
@@ -234,6 +241,9 @@ fn push_line(text: &mut String, line: fmt::Arguments<'_>) {
 
 impl fmt::Display for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, timeout) in &self.sets {
+            writeln!(f, "set {name} timeout {timeout}")?;
+        }
         for (name, table) in [("filter", &self.filter), ("nat", &self.nat)] {
             writeln!(f, "*{name}")?;
             for (chain, rule) in &table.jumps {

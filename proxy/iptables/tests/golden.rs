@@ -21,6 +21,7 @@ fn backend(config: Config) -> Iptables {
     let config = Config {
         flavour: Some(Flavour::Nft),
         ipv6: Some(true),
+        affinity: Some(true),
         ..config
     };
     match pin!(Iptables::new(config)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -90,6 +91,11 @@ fn external() {
         ..Node::named("n1")
     };
     check("external", &node);
+}
+
+#[test]
+fn affinity() {
+    check("affinity", &node());
 }
 
 #[test]

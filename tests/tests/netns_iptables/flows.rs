@@ -134,7 +134,7 @@ impl World {
             .as_array()
             .unwrap()
             .iter()
-            .flat_map(|link| link["addr_info"].as_array());
+            .filter_map(|link| link["addr_info"].as_array());
         let addrs = infos.flatten().filter_map(|info| info["local"].as_str());
         addrs.map(|addr| addr.parse().unwrap()).collect()
     }
@@ -164,7 +164,7 @@ impl World {
     fn ends_as_expected(&self, flow: &Flow) -> Result<(), String> {
         let (kind, text) = match flow.expected() {
             Outcome::Answered(answers) => {
-                let expected = answers.iter().map(|(addr, seen)| (*addr, *seen)).collect();
+                let expected: Vec<_> = answers.into_iter().collect();
                 return self.answered(flow, &expected);
             }
             Outcome::Untouched => return self.untouched(flow),
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// Asks until an endpoint would be left out by chance once in 10^8 only.
-    fn answered(&self, flow: &Flow, expected: &Vec<(SocketAddr, Seen)>) -> Result<(), String> {
+    fn answered(&self, flow: &Flow, expected: &[(SocketAddr, Seen)]) -> Result<(), String> {
         let own = self.own_addresses();
         let client: IpAddr = flow.from.address().0.parse().unwrap();
         let mut missing: BTreeSet<SocketAddr> = expected.iter().map(|(addr, _)| *addr).collect();

@@ -1,14 +1,17 @@
 //! The chains of one Service port.
 
 use seaway_proxy_core::desired::{
-    Endpoint, Frontend, FrontendKind, LocalSources, ServicePort, ServicePortName, TrafficPolicy,
+    Endpoint, Frontend, FrontendKind, LocalSources, Protocol, ServicePort, ServicePortName,
+    TrafficPolicy,
 };
 
 use super::Half;
 use super::words::{comment, from_network, frontend_match, hash, lower, one_in, reject};
 use crate::rendered::{
-    EXTERNAL_PREFIX, INTERNAL_PREFIX, LOCAL_PREFIX, MARK_OUTSIDE, RANGES_PREFIX, SERVICE_PREFIX,
+    ENDPOINT_PREFIX, EXTERNAL_PREFIX, INTERNAL_PREFIX, LOCAL_PREFIX, MARK_OUTSIDE, RANGES_PREFIX,
+    SERVICE_PREFIX,
 };
+use crate::sets::{self, SETS_MAX};
 use crate::tree::Key;
 
 /// One Service port on its way into the tables.
@@ -17,6 +20,7 @@ struct Writer<'h, 'a> {
     name: &'a ServicePortName,
     port: &'a ServicePort,
     hash: String,
+    transport: Protocol,
     protocol: &'static str,
 }
 
@@ -32,6 +36,7 @@ pub(super) fn push<'a>(half: &mut Half<'a>, name: &'a ServicePortName, port: &'a
         name,
         port,
         hash,
+        transport: first.protocol,
         protocol,
     };
     writer.push();
@@ -217,22 +222,72 @@ impl Writer<'_, '_> {
             TrafficPolicy::Cluster => &port.cluster,
             TrafficPolicy::Local => &port.local,
         };
-        let nat = &mut self.half.tables.nat;
         if let Some(first) = first {
-            nat.push(&chain, format_args!("{first}"));
+            self.half.tables.nat.push(&chain, format_args!("{first}"));
+        }
+        let note = comment(&self.name.to_string());
+        let targets = self.targets(endpoints);
+        let nat = &mut self.half.tables.nat;
+        for Target { set, leads } in &targets {
+            if let Some(set) = set {
+                nat.push(&chain, format_args!("-m set --match-set {set} src {leads}"));
+            }
         }
         let protocol = self.protocol;
-        for (index, Endpoint { addr, .. }) in endpoints.iter().enumerate() {
-            let condition = match endpoints.len() - index {
+        for (index, Target { set, leads }) in targets.iter().enumerate() {
+            let condition = match targets.len() - index {
                 // The chain is entered by goto: whoever lists it alone still sees whose it is.
-                1 => comment(&self.name.to_string()),
+                1 => note.clone(),
                 left => format!("-m statistic --mode random --probability {}", one_in(left)),
             };
-            let to = format_args!("-p {protocol} {condition} -j DNAT --to-destination {addr}");
-            nat.push(&chain, to);
+            match set {
+                Some(_) => nat.push(&chain, format_args!("{condition} {leads}")),
+                None => nat.push(&chain, format_args!("-p {protocol} {condition} {leads}")),
+            }
         }
         chain
     }
+
+    /// What leads to each endpoint: translation itself, or with affinity the
+    /// chain that remembers the client first.
+    fn targets(&mut self, endpoints: &[Endpoint]) -> Vec<Target> {
+        let affinity = self.port.affinity.filter(|_| self.half.affinity);
+        let room = self.half.tables.sets.len() + endpoints.len() <= SETS_MAX;
+        let targets = endpoints.iter().map(|Endpoint { addr, .. }| {
+            let translate = format!("-j DNAT --to-destination {addr}");
+            let Some(timeout) = affinity.filter(|_| room) else {
+                return Target {
+                    set: None,
+                    leads: translate,
+                };
+            };
+            let half = &mut *self.half;
+            let set = sets::name(half.family, self.name, self.transport, *addr, timeout);
+            let unique = set.rsplit('-').next().unwrap_or_default();
+            let chain = format!("{ENDPOINT_PREFIX}{unique}");
+            let nat = &mut half.tables.nat;
+            if !nat.chains.contains_key(&chain) {
+                let note = comment(&self.name.to_string());
+                let protocol = self.protocol;
+                nat.push(&chain, format_args!("-j SET --add-set {set} src --exist"));
+                nat.push(&chain, format_args!("-p {protocol} {note} {translate}"));
+                half.tables.sets.insert(set.clone(), timeout.as_secs());
+            }
+            Target {
+                set: Some(set),
+                leads: format!("-g {chain}"),
+            }
+        });
+        targets.collect()
+    }
+}
+
+/// An endpoint as the chains see it.
+struct Target {
+    /// The clients that come back to it.
+    set: Option<String>,
+    /// The end of a rule.
+    leads: String,
 }
 
 impl Half<'_> {
