@@ -26,14 +26,16 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
-use crate::desired::Protocol;
+use crate::desired::{Family, Protocol};
 use crate::interpret::{Outcome, Packet, Seen};
 use crate::node::{Detect, Node};
 use crate::{Compiled, Model, compile};
 
 mod table;
+mod v6;
 
 pub use table::flows;
+pub use v6::in_family;
 
 /// Where endpoints listen.
 pub const ENDPOINT_PORT: u16 = 8080;
@@ -64,7 +66,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// The address, and the node's device that it comes by.
+    /// The address in IPv4, and the node's device that it comes by.
     pub fn address(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Pod => ("10.0.0.2", Some("pod0")),
@@ -99,11 +101,13 @@ pub struct Given {
 pub struct Flow {
     /// Numbers of the acceptance cases that this row stands for.
     pub cases: &'static [u16],
+    /// The family of all addresses; rows are written in IPv4.
+    pub family: Family,
     /// The world.
     pub given: Given,
     /// Who asks.
     pub from: Client,
-    /// Whom for.
+    /// Whom for, in IPv4.
     pub to: &'static str,
     /// Transport.
     pub protocol: Protocol,
@@ -124,25 +128,34 @@ pub fn node() -> Node {
 }
 
 /// The address of `h1`, `t3` and so on.
-pub fn endpoint(name: &str) -> SocketAddr {
+pub fn endpoint(name: &str, family: Family) -> SocketAddr {
     let (side, number) = name.split_at(1);
     let side = u8::from(side == "t");
     let number = number.parse().expect("a row names endpoints by number");
-    SocketAddr::from(([10, 180, side, number], ENDPOINT_PORT))
+    let addr = in_family([10, 180, side, number].into(), family);
+    SocketAddr::new(addr, ENDPOINT_PORT)
 }
 
 impl Given {
     /// What this comes to.
-    pub fn compiled(&self) -> Compiled {
+    pub fn compiled(&self, family: Family) -> Compiled {
         let mut model = Model::new();
-        model.apply_service(&self.service());
-        model.apply_slice(&self.slice());
+        let (mut service, mut slice) = (self.service(), self.slice());
+        v6::object_in_family(&mut service, family);
+        v6::object_in_family(&mut slice, family);
+        slice["addressType"] = json!(family.to_string());
+        let service: Service = serde_json::from_value(service).expect("a row describes a Service");
+        let slice: EndpointSlice =
+            serde_json::from_value(slice).expect("a row describes an EndpointSlice");
+        model.apply_service(&service);
+        model.apply_slice(&slice);
         let mut node = node();
         (self.node)(&mut node);
+        v6::node_in_family(&mut node, family);
         compile(&model, &node)
     }
 
-    fn service(&self) -> Service {
+    fn service(&self) -> Value {
         let mut spec = json!({
             "type": "LoadBalancer", "clusterIP": "172.30.0.41",
             "externalIPs": ["192.168.99.11"], "healthCheckNodePort": 32000,
@@ -157,26 +170,24 @@ impl Given {
                 spec[key] = value.clone();
             }
         }
-        let object = json!({
+        json!({
             "metadata": {"namespace": "default", "name": "web"},
             "spec": spec, "status": {"loadBalancer": {"ingress": ingress}},
-        });
-        serde_json::from_value(object).expect("a row describes a Service")
+        })
     }
 
-    fn slice(&self) -> EndpointSlice {
+    fn slice(&self) -> Value {
         let endpoints: Vec<Value> = self.endpoints.split_whitespace().map(described).collect();
         let port = |protocol: &str| {
             json!({"name": if protocol == "TCP" { "http".to_owned() } else { protocol.to_lowercase() },
                    "port": ENDPOINT_PORT, "protocol": protocol})
         };
-        let object = json!({
+        json!({
             "metadata": {"namespace": "default", "name": "web-1",
                          "labels": {"kubernetes.io/service-name": "web"}},
-            "addressType": "IPv4", "ports": [port("TCP"), port("UDP"), port("SCTP")],
+            "ports": [port("TCP"), port("UDP"), port("SCTP")],
             "endpoints": endpoints,
-        });
-        serde_json::from_value(object).expect("a row describes an EndpointSlice")
+        })
     }
 }
 
@@ -199,7 +210,7 @@ fn described(text: &str) -> Value {
         names.map(|name| json!({"name": name})).collect::<Vec<_>>()
     };
     json!({
-        "addresses": [endpoint(name).ip().to_string()],
+        "addresses": [endpoint(name, Family::V4).ip().to_string()],
         "nodeName": if name.starts_with('h') { "n1" } else { "n2" },
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
         "hints": {"forNodes": hints("nodes="), "forZones": hints("zones=")},
@@ -207,12 +218,34 @@ fn described(text: &str) -> Value {
 }
 
 impl Flow {
+    /// This row in the other family.
+    #[must_use]
+    pub fn in_v6(self) -> Self {
+        Self {
+            family: Family::V6,
+            ..self
+        }
+    }
+
+    /// Whom for.
+    pub fn dst(&self) -> SocketAddr {
+        let mut dst: SocketAddr = self.to.parse().expect("a row names an address and a port");
+        dst.set_ip(in_family(dst.ip(), self.family));
+        dst
+    }
+
+    /// The client's address.
+    pub fn src(&self) -> IpAddr {
+        let (src, _) = self.from.address();
+        in_family(src.parse().expect("clients have addresses"), self.family)
+    }
+
     /// The connection.
     pub fn packet(&self) -> Packet {
-        let (src, ifname) = self.from.address();
+        let (_, ifname) = self.from.address();
         Packet {
-            src: src.parse().expect("clients have addresses"),
-            dst: self.to.parse().expect("a row names an address and a port"),
+            src: self.src(),
+            dst: self.dst(),
             protocol: self.protocol,
             ifname: ifname.map(ToOwned::to_owned),
         }
@@ -222,12 +255,16 @@ impl Flow {
     pub fn node_addresses(&self) -> BTreeSet<IpAddr> {
         let vip = (self.from == Client::NodeAsVip).then_some(VIP);
         let all = NODE_ADDRESSES.into_iter().chain(vip);
-        all.map(|addr| addr.parse().expect("this is an address"))
-            .collect()
+        let parsed = all.map(|addr| addr.parse().expect("this is an address"));
+        parsed.map(|addr| in_family(addr, self.family)).collect()
     }
 
     /// How it must end.
     pub fn expected(&self) -> Outcome {
+        if self.from == Client::Loopback && self.family == Family::V6 {
+            // Case 66: there is no route_localnet in IPv6.
+            return Outcome::Untouched;
+        }
         match self.expect {
             "refused" => return Outcome::Refused,
             "unanswered" => return Outcome::Unanswered,
@@ -245,7 +282,7 @@ impl Flow {
         };
         let answers: BTreeMap<_, _> = names
             .split_whitespace()
-            .map(|name| (endpoint(name), seen))
+            .map(|name| (endpoint(name, self.family), seen))
             .collect();
         Outcome::Answered(answers)
     }

@@ -10,8 +10,8 @@ use seaway_proxy_core::interpret::{Outcome, interpret};
 #[test]
 fn every_flow_ends_as_its_row_says() {
     let mut wrong = Vec::new();
-    for flow in flows() {
-        let desired = flow.given.compiled().desired;
+    for flow in flows().into_iter().flat_map(|flow| [flow, flow.in_v6()]) {
+        let desired = flow.given.compiled(flow.family).desired;
         let outcome = interpret(&desired, &flow.node_addresses(), &flow.packet());
         if outcome != flow.expected() {
             wrong.push(format!("{flow:#?}\nended as {outcome:?}"));

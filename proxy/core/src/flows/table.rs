@@ -2,7 +2,7 @@
 
 use super::Client::{self, Blocked, Endpoint, FarPod, Loopback, Node, NodeAsVip, Outside, Pod};
 use super::{Flow, Given};
-use crate::desired::Protocol;
+use crate::desired::{Family, Protocol};
 use crate::node::{self, Detect, NodePorts};
 
 const CLUSTER_IP: &str = "172.30.0.41:80";
@@ -53,6 +53,7 @@ impl Table {
     ) {
         self.rows.push(Flow {
             cases,
+            family: Family::V4,
             given: self.given,
             from,
             to,
@@ -69,7 +70,7 @@ impl Table {
     }
 }
 
-/// All rows.
+/// All rows, in IPv4.
 pub fn flows() -> Vec<Flow> {
     let mut table = Table {
         rows: Vec::new(),
