@@ -10,6 +10,7 @@ use crate::rendered::{
     ADDRESSES, FORWARD, HAIRPIN, HAIRPIN_PREFIX, HEALTH, HEALTH_PREFIX, LOCALHOST, MARK_OUTSIDE,
     MASQUERADE, NET_PREFIX, NODE_PORTS, PORT_PREFIX, PORTS, POSTROUTING, SERVICES, Table, Tables,
 };
+use crate::sets::Room;
 use crate::tree::{self, Entry, Key};
 
 mod service;
@@ -19,16 +20,11 @@ use words::{comment, from_network, loopback, to_network};
 
 /// All of our rules in one family.
 ///
-/// `affinity` is whether the node has ipset.
-pub(crate) fn render(
-    config: &Config,
-    affinity: bool,
-    family: Family,
-    state: &FamilyState,
-) -> Tables {
+/// `ipset` is whether the node has it.
+pub(crate) fn render(config: &Config, ipset: bool, family: Family, state: &FamilyState) -> Tables {
     let mut half = Half {
         config,
-        affinity,
+        room: Room::new(ipset),
         family,
         state,
         tables: Tables::default(),
@@ -54,7 +50,8 @@ pub(crate) fn render(
 /// The rules of a family while they are made.
 struct Half<'a> {
     config: &'a Config,
-    affinity: bool,
+    /// For session affinity.
+    room: Room,
     family: Family,
     state: &'a FamilyState,
     tables: Tables,

@@ -12,14 +12,14 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seaway_proxy_core::desired::{Family, Protocol, ServicePortName};
+use seaway_proxy_core::desired::{Family, Protocol, ServicePort, ServicePortName};
 use sha2::{Digest, Sha256};
 
 /// Most clients of one endpoint. Each takes some 50 bytes of kernel memory.
 const CLIENTS_MAX: usize = 1 << 20;
 /// Most sets in one family. The kernel numbers sets with 16 bits
 /// (`ip_set_id_t`), for both families and everybody else's together.
-pub(crate) const SETS_MAX: usize = 30_000;
+const SETS_MAX: usize = 30_000;
 
 /// Buckets of a set, by how many sets of a family there may be at most.
 ///
@@ -28,6 +28,29 @@ pub(crate) const SETS_MAX: usize = 30_000;
 /// 10,000 clients, all but one in a million of them; so these sizes are what
 /// 16 MB, 32 MB and 60 MB allow. A set keeps the size that it was made with.
 const BUCKETS: [(usize, u32); 3] = [(500, 4096), (4_000, 1024), (SETS_MAX, 256)];
+
+/// Shares out the sets of one family. Asked for one Service port after the other
+/// in the order of their names, it always gives the same answers.
+#[derive(Debug)]
+pub(crate) struct Room {
+    left: usize,
+}
+
+impl Room {
+    /// As large as the kernel's; none without ipset.
+    pub(crate) fn new(ipset: bool) -> Self {
+        let left = if ipset { SETS_MAX } else { 0 };
+        Self { left }
+    }
+
+    /// Whether clients of this Service port are remembered. One that does not
+    /// fit leaves the room to those that do.
+    pub(crate) fn take(&mut self, port: &ServicePort) -> Option<Duration> {
+        let timeout = port.affinity?;
+        self.left = self.left.checked_sub(port.endpoints().len())?;
+        Some(timeout)
+    }
+}
 
 /// Timeouts in seconds by name.
 pub(crate) type Sets = BTreeMap<String, u64>;

@@ -3,10 +3,13 @@
 use seaway_proxy_core::desired::{DesiredState, Family, ServicePort, ServicePortName};
 use seaway_proxy_core::skipped::{Kind, ObjectKey, SkipReason, Skipped};
 
+use crate::sets::Room;
+
 /// Frontends that are not served, or not as they should be.
-pub(crate) fn of(desired: &DesiredState, families: &[Family], affinity: bool) -> Vec<Skipped> {
+pub(crate) fn of(desired: &DesiredState, families: &[Family], ipset: bool) -> Vec<Skipped> {
     let mut found = Vec::new();
     for family in Family::ALL {
+        let mut room = Room::new(ipset);
         for (name, port) in &desired.family(family).services {
             if !families.contains(&family) {
                 push(
@@ -15,8 +18,12 @@ pub(crate) fn of(desired: &DesiredState, families: &[Family], affinity: bool) ->
                     port,
                     "ip6tables does not work on this node",
                 );
-            } else if port.affinity.is_some() && !affinity {
-                let why = "served without session affinity, ipset does not work on this node";
+            } else if port.affinity.is_some() && room.take(port).is_none() {
+                let why = if ipset {
+                    "served without session affinity, there are too many endpoints that have it"
+                } else {
+                    "served without session affinity, ipset does not work on this node"
+                };
                 push(&mut found, name, port, why);
             }
         }
@@ -35,3 +42,6 @@ fn push(found: &mut Vec<Skipped>, name: &ServicePortName, port: &ServicePort, wh
         },
     }));
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The chains of one Service port.
 
+use std::time::Duration;
+
 use seaway_proxy_core::desired::{
     Endpoint, Frontend, FrontendKind, LocalSources, Protocol, ServicePort, ServicePortName,
     TrafficPolicy,
@@ -11,7 +13,7 @@ use crate::rendered::{
     ENDPOINT_PREFIX, EXTERNAL_PREFIX, INTERNAL_PREFIX, LOCAL_PREFIX, MARK_OUTSIDE, RANGES_PREFIX,
     SERVICE_PREFIX,
 };
-use crate::sets::{self, SETS_MAX};
+use crate::sets;
 use crate::tree::Key;
 
 /// One Service port on its way into the tables.
@@ -22,6 +24,8 @@ struct Writer<'h, 'a> {
     hash: String,
     transport: Protocol,
     protocol: &'static str,
+    /// How long clients are remembered, if they are.
+    affinity: Option<Duration>,
 }
 
 /// Writes a Service port's chains and the way to them.
@@ -31,6 +35,7 @@ pub(super) fn push<'a>(half: &mut Half<'a>, name: &'a ServicePortName, port: &'a
     };
     let hash = hash(name, first.protocol);
     let protocol = lower(first.protocol);
+    let affinity = half.room.take(port);
     let mut writer: Writer<'_, 'a> = Writer {
         half,
         name,
@@ -38,6 +43,7 @@ pub(super) fn push<'a>(half: &mut Half<'a>, name: &'a ServicePortName, port: &'a
         hash,
         transport: first.protocol,
         protocol,
+        affinity,
     };
     writer.push();
 }
@@ -251,11 +257,9 @@ impl Writer<'_, '_> {
     /// What leads to each endpoint: translation itself, or with affinity the
     /// chain that remembers the client first.
     fn targets(&mut self, endpoints: &[Endpoint]) -> Vec<Target> {
-        let affinity = self.port.affinity.filter(|_| self.half.affinity);
-        let room = self.half.tables.sets.len() + endpoints.len() <= SETS_MAX;
         let targets = endpoints.iter().map(|Endpoint { addr, .. }| {
             let translate = format!("-j DNAT --to-destination {addr}");
-            let Some(timeout) = affinity.filter(|_| room) else {
+            let Some(timeout) = self.affinity else {
                 return Target {
                     set: None,
                     leads: translate,

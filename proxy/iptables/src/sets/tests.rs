@@ -1,3 +1,7 @@
+use std::net::SocketAddr;
+
+use seaway_proxy_core::desired::{Endpoint, Frontend, FrontendKind};
+
 use super::*;
 
 fn sets(list: &[(&str, u64)]) -> Sets {
@@ -48,4 +52,33 @@ fn many_sets_are_small_ones() {
         let script = creation(&Sets::new(), &want, Family::V4);
         assert!(script.contains(&format!(" hashsize {buckets} ")), "{count}");
     }
+}
+
+#[test]
+fn what_does_not_fit_leaves_the_room_to_others() {
+    let sticky = |endpoints: u32| {
+        let addr = |i: u32| SocketAddr::from(((0x0a00_0000 + i).to_be_bytes(), 80));
+        let endpoints = (0..endpoints).map(|i| Endpoint {
+            addr: addr(i),
+            local: false,
+        });
+        ServicePort {
+            frontends: vec![Frontend {
+                addr: [10, 96, 0, 1].into(),
+                port: 80,
+                protocol: Protocol::Tcp,
+                kind: FrontendKind::ClusterIp,
+            }],
+            cluster: endpoints.collect(),
+            affinity: Some(Duration::from_secs(7)),
+            ..ServicePort::default()
+        }
+    };
+    let mut room = Room::new(true);
+    assert_eq!(room.take(&sticky(20_000)), Some(Duration::from_secs(7)));
+    assert_eq!(room.take(&sticky(20_000)), None);
+    assert_eq!(room.take(&sticky(10_000)), Some(Duration::from_secs(7)));
+    assert_eq!(room.take(&sticky(1)), None);
+    assert_eq!(Room::new(false).take(&sticky(1)), None);
+    assert_eq!(Room::new(true).take(&ServicePort::default()), None);
 }
