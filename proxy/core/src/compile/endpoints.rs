@@ -50,7 +50,8 @@ impl Candidate<'_> {
 
     /// Not ready, but better than nobody.
     fn leaving(&self) -> bool {
-        self.endpoint.conditions.serving && self.endpoint.conditions.terminating
+        let conditions = self.endpoint.conditions;
+        !conditions.ready && conditions.serving && conditions.terminating
     }
 }
 
@@ -100,7 +101,7 @@ impl<'a> Known<'a> {
         let topology = self.topology(node);
         let ready = self.select(|c| c.ready() && topology.admits(c.endpoint));
         if ready.is_empty() {
-            return self.select(|c| !c.ready() && c.leaving());
+            return self.select(|c: &Candidate<'_>| c.leaving());
         }
         ready
     }

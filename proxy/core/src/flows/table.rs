@@ -266,6 +266,11 @@ fn external_policy(t: &mut Table) {
     t.row(&[89], Outside, CLUSTER_IP, "h1 t1 as node");
     t.given_on(|n| n.detect = Detect::Off, ETP_LOCAL, "h1 t1");
     t.external(&[84], Pod, "h1 as client");
+    t.given(
+        r#"{"type": "NodePort", "externalTrafficPolicy": "Local", "externalIPs": null, "ingress": []}"#,
+        "h1 t1",
+    );
+    t.row(&[82], Outside, NODE_PORT, "h1 as client");
     t.given(ETP_LOCAL, "t1");
     t.external(&[90], Outside, "unanswered");
     t.external(&[91], Pod, "t1 as client");
