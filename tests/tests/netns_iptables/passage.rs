@@ -7,7 +7,9 @@ use seaway_proxy_core::ObjectKey;
 use seaway_proxy_core::desired::{Frontend, FrontendKind, HealthCheck, LocalSources};
 use seaway_testbed::peer::{PATIENCE, Protocol};
 
-use crate::node::{Node, VIP, config, each_flavour, error_of, web};
+use seaway_proxy_iptables::Config;
+
+use crate::node::{Node, OUTSIDE, VIP, config, each_flavour, error_of, web};
 
 const NODE_PORT: &str = "192.168.60.1:30001";
 
@@ -131,5 +133,48 @@ fn what_conntrack_cannot_place_is_dropped_if_a_pod_sends_it() {
         held.check().unwrap_err();
         assert!(invalid(&n) > before, "the pod's packet was dropped");
         drop(server);
+    });
+}
+
+/// Cases 74 and 75.
+#[test]
+fn an_address_that_comes_later_serves_node_ports_at_once() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let mut desired = exposed();
+        let list = vec!["192.168.60.0/24".parse().unwrap()];
+        for networks in [None, Some(list)] {
+            desired.v4.node_ports.networks = networks.clone();
+            n.sync(&desired);
+            for (later, listed) in [("192.168.60.77", true), ("192.168.61.77", false)] {
+                n.host.ip(&format!("addr add {later}/32 dev uplink"));
+                n.outside
+                    .ip(&format!("route replace {later} via 192.168.60.1"));
+                let answer = n.outside.ask(Protocol::Tcp, &format!("{later}:30001"));
+                assert_eq!(
+                    answer.is_ok(),
+                    networks.is_none() || listed,
+                    "{later}: {answer:?}"
+                );
+                n.host.ip(&format!("addr del {later}/32 dev uplink"));
+            }
+        }
+    });
+}
+
+/// Case 259.
+#[test]
+fn another_bit_may_mean_masquerade() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(Config {
+            masquerade_mark: 0x20,
+            ..config(flavour)
+        });
+        n.sync(&exposed());
+        let seen = n.outside.ask(Protocol::Tcp, NODE_PORT).unwrap().client.ip();
+        assert_ne!(seen.to_string(), OUTSIDE);
+        let dump = n.dump(flavour);
+        assert!(dump.contains("--set-xmark 0x20/0x20") && dump.contains("--set-xmark 0x20/0x0"));
+        assert!(!dump.contains("0x4000"), "{dump}");
     });
 }

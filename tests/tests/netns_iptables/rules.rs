@@ -50,6 +50,11 @@ fn what_is_read_back_is_what_was_written() {
             );
             assert!(!n.sync(&desired), "a second round finds nothing to do");
         }
+        n.remove_all();
+        for tables in ["iptables", "ip6tables"] {
+            let dump = n.host.must_run(&[format!("{tables}-{flavour}-save")]);
+            assert!(!dump.contains("SEAWAY"), "{dump}");
+        }
     });
 }
 
