@@ -112,8 +112,8 @@ pub enum SetUpError {
     #[error(transparent)]
     HostPath(#[from] HostPathError),
     /// A size cannot be read.
-    #[error("sizeLimit {0:?} is not a quantity")]
-    Size(String),
+    #[error("sizeLimit")]
+    Size(#[source] quantity::QuantityError),
     /// The file system refused.
     #[error("write {path}")]
     Io {
@@ -279,10 +279,12 @@ async fn prepare_empty_dir(
     group: Option<(u32, bool)>,
 ) -> Result<(), SetUpError> {
     let in_memory = source.medium.as_deref() == Some("Memory");
-    let size = match &source.size_limit {
-        Some(limit) => Some(quantity::bytes(limit).map_err(|_| SetUpError::Size(limit.0.clone()))?),
-        None => None,
-    };
+    let size = source
+        .size_limit
+        .as_ref()
+        .map(quantity::bytes)
+        .transpose()
+        .map_err(SetUpError::Size)?;
     on_path(path, move |dir| {
         let fresh = !dir.exists();
         make_dir(dir, 0o755)?;

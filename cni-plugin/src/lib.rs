@@ -16,7 +16,7 @@
 //! name, and is repeatable. What the node keeps is one file per address under
 //! the run folder; see [`ipam`].
 //!
-//! Deliberately absent: talking to the API server or to any daemon, an async
+//! What it deliberately leaves out: talking to the API server or to any daemon, an async
 //! runtime, routes between nodes and masquerade (the pod network's), and
 //! foreign IPAM plugins.
 

@@ -17,7 +17,9 @@
 mod cgroups;
 mod control;
 mod dns;
+mod kubectl;
 mod node;
+mod options;
 mod pki;
 mod place;
 mod questions;
@@ -27,16 +29,16 @@ pub mod scenario;
 mod wait;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result, bail};
 
 use control::ControlPlane;
 use pki::Pki;
 
 pub use node::{Node, Role};
+pub use options::{Agent, ClusterOptions, Cni, NodeOptions, Proxy};
 pub use place::Daemon;
 pub use questions::web_deployment;
 pub use wait::until;
@@ -54,85 +56,6 @@ pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
 
 /// How long a cluster may take until every node is ready. Generous: a busy machine.
 const START_LIMIT: Duration = Duration::from_mins(3);
-
-/// Who runs the pods of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Agent {
-    /// `seaway-agent`
-    Seaway,
-    /// The stock kubelet
-    Kubelet,
-}
-
-/// Who serves Services on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proxy {
-    /// `seaway-proxy --service-proxy=ebpf`
-    SeawayEbpf,
-    /// `seaway-proxy --service-proxy=iptables`
-    SeawayIptables,
-    /// The stock kube-proxy, iptables mode
-    KubeProxy,
-}
-
-/// Who connects the pods of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cni {
-    /// `seaway-cni`, and the pod network of `seaway-proxy`
-    Seaway,
-    /// The reference plugins bridge, host-local and portmap, routes made by hand
-    Bridge,
-}
-
-/// What a node is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeOptions {
-    /// Runs pods
-    pub agent: Agent,
-    /// Serves Services
-    pub proxy: Proxy,
-    /// Connects pods
-    pub cni: Cni,
-}
-
-impl NodeOptions {
-    /// Everything ours.
-    #[must_use]
-    pub const fn seaway(proxy: Proxy) -> Self {
-        Self {
-            agent: Agent::Seaway,
-            proxy,
-            cni: Cni::Seaway,
-        }
-    }
-
-    /// Everything stock.
-    #[must_use]
-    pub const fn stock() -> Self {
-        Self {
-            agent: Agent::Kubelet,
-            proxy: Proxy::KubeProxy,
-            cni: Cni::Bridge,
-        }
-    }
-}
-
-/// What a cluster is made of.
-#[derive(Debug, Clone)]
-pub struct ClusterOptions {
-    /// Its nodes; they are called `node-1`, `node-2` and so on.
-    pub nodes: Vec<NodeOptions>,
-}
-
-impl ClusterOptions {
-    /// Two nodes alike.
-    #[must_use]
-    pub fn two(node: NodeOptions) -> Self {
-        Self {
-            nodes: vec![node, node],
-        }
-    }
-}
 
 /// A running cluster. Everything of it ends with this guard.
 ///
@@ -161,7 +84,7 @@ impl Cluster {
             .tempdir()
             .context("make the cluster's folder")?;
         let pki = Pki::create(dir.path())?;
-        let control = ControlPlane::start(dir.path(), &pki)?;
+        let control = ControlPlane::start(dir.path())?;
         let mut cluster = Self {
             nodes: Vec::new(),
             control,
@@ -184,18 +107,47 @@ impl Cluster {
     }
 
     fn start_nodes(&mut self, options: &ClusterOptions) -> Result<()> {
+        if !options.api_last {
+            self.control.start_api(self.dir.path(), &self.pki)?;
+        }
         // Containers can start before there is an API to ask.
-        for (index, options) in options.nodes.iter().enumerate() {
-            let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *options)?;
+        for (index, node) in options.nodes.iter().enumerate() {
+            let node = Node::start(self.dir.path(), &self.pki, &self.control, index, *node)?;
             self.nodes.push(node);
         }
+        if options.api_last {
+            self.start_daemons()?;
+            self.wait_api_missed()?;
+            self.control.start_api(self.dir.path(), &self.pki)?;
+        }
         self.control.complete(self.dir.path(), &self.pki)?;
-        for node in &mut self.nodes {
-            node.start_daemons()?;
+        if !options.api_last {
+            self.start_daemons()?;
         }
         self.connect_pods()?;
         dns::publish(self)?;
         self.wait_nodes_ready()
+    }
+
+    fn start_daemons(&mut self) -> Result<()> {
+        self.nodes.iter_mut().try_for_each(Node::start_daemons)
+    }
+
+    /// Until every agent and proxy has said that it cannot connect; none may end for that.
+    fn wait_api_missed(&self) -> Result<()> {
+        for node in &self.nodes {
+            for role in [Role::Agent, Role::Proxy] {
+                let daemon = node.daemon(role).context("it was started")?;
+                let what = format!("{} says that the API server is away", daemon.name());
+                until(&what, Duration::from_secs(30), || {
+                    self.check_alive()?;
+                    let log = std::fs::read_to_string(daemon.log()).context("read its log")?;
+                    let said = log.to_lowercase().contains("connection refused");
+                    Ok(said.then_some(()))
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Routes from the control plane to the pods, and what stock CNI plugins need.
@@ -302,65 +254,6 @@ impl Cluster {
             self.kubeconfig().display(),
             crate::cache_dir().join("bin").display()
         )
-    }
-
-    /// Runs `kubectl ARGS` as administrator and returns what it printed.
-    ///
-    /// # Errors
-    /// When it fails, with its error text.
-    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let output = self
-            .kubectl_command(args)
-            .output()
-            .context("start kubectl")?;
-        ensure!(
-            output.status.success(),
-            "kubectl {}: {}{}",
-            args.join(" "),
-            String::from_utf8_lossy(&output.stderr),
-            String::from_utf8_lossy(&output.stdout)
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    /// `kubectl ARGS`, ready to be started.
-    #[must_use]
-    pub fn kubectl_command(&self, args: &[&str]) -> Command {
-        let mut command = self.command(tool("kubectl"));
-        // Its discovery cache belongs to this cluster.
-        command
-            .args(args)
-            .env("KUBECONFIG", self.kubeconfig())
-            .env("HOME", self.dir());
-        command.stdin(Stdio::null());
-        command
-    }
-
-    /// `kubectl get ARGS -o json`, parsed.
-    ///
-    /// # Errors
-    /// As [`Self::kubectl`].
-    pub fn get(&self, args: &[&str]) -> Result<Value> {
-        let words: Vec<&str> = ["get"]
-            .iter()
-            .chain(args)
-            .chain(&["-o", "json"])
-            .copied()
-            .collect();
-        let text = self.kubectl(&words)?;
-        serde_json::from_str(&text).with_context(|| format!("parse kubectl {}", words.join(" ")))
-    }
-
-    /// `kubectl apply` of a manifest.
-    ///
-    /// # Errors
-    /// As [`Self::kubectl`].
-    pub fn apply(&self, manifest: &str) -> Result<()> {
-        let file = tempfile::NamedTempFile::new_in(self.dir()).context("make a manifest file")?;
-        std::fs::write(file.path(), manifest).context("write the manifest")?;
-        let path = file.path().to_string_lossy();
-        self.kubectl(&["apply", "--server-side", "-f", &path])
-            .map(drop)
     }
 }
 

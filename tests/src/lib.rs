@@ -32,7 +32,7 @@ mod topology;
 pub mod vm;
 mod wait;
 
-pub use bin::{bin, cache_dir};
+pub use bin::{bin, cache_dir, cargo};
 pub use cgroup::{Cgroup2, cgroup2_mount};
 pub use join::Join;
 pub use mounts::PrivateMounts;

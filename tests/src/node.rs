@@ -224,13 +224,19 @@ impl Node {
         Ok(())
     }
 
-    /// How a person gets a shell on the node.
+    /// How a person gets a shell on the node; a command may follow.
+    ///
+    /// It joins the node's cgroup, too, where the proxy's socket programs are.
     #[must_use]
     pub fn enter_hint(&self) -> String {
         let containerd = self.containerd.as_ref().map(Containerd::pid);
         let pid = containerd.or(self.agent.as_ref().map(Daemon::pid));
         let pid = pid.map_or_else(|| "(nothing runs)".to_owned(), |pid| pid.to_string());
-        format!("nsenter --target {pid} --mount --net --uts")
+        let cgroup = self.place.cgroup().join("daemons/cgroup.procs");
+        format!(
+            "sh -c 'echo $$ >{} && exec nsenter --target {pid} --mount --net --uts \"$@\"' sh",
+            cgroup.display()
+        )
     }
 
     /// Lets the node run on after the end of this process.

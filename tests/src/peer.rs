@@ -5,6 +5,8 @@
 //! with that line. The program `seaway-peer` does the same from a process of its own, which
 //! is what can join a cgroup.
 
+mod dial;
+
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,6 +16,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+pub use dial::{Dialed, Dialer};
 
 /// How long [`ask`] waits in tests: long beside a local round trip, short beside a test.
 pub const PATIENCE: Duration = Duration::from_secs(2);

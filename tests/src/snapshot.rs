@@ -19,6 +19,15 @@ use crate::{cgroup2_mount, sweep, wait_until};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<&'static str, BTreeSet<String>>);
 
+/// Kinds whose things end by themselves.
+const COMING_AND_GOING: [&str; 5] = [
+    "BPF object",
+    "cgroup",
+    "network namespace",
+    "process",
+    "temporary folder",
+];
+
 /// Folders that the real paths of a node would be in.
 const FOLDERS: [&str; 9] = [
     "/etc/cni",
@@ -89,21 +98,19 @@ impl Snapshot {
     }
 
     /// Lines for what is there now and was not (`+`), and was there and is not (`-`).
+    ///
+    /// Of what other users of the machine start and end all the time, only the `+` counts.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (kind, before) in &self.0 {
             let after = &now.0[kind];
-            found.extend(
-                after
-                    .difference(before)
-                    .map(|line| format!("+ {kind}: {line}")),
-            );
-            found.extend(
-                before
-                    .difference(after)
-                    .map(|line| format!("- {kind}: {line}")),
-            );
+            let new = after.difference(before);
+            found.extend(new.map(|line| format!("+ {kind}: {line}")));
+            if !COMING_AND_GOING.contains(kind) {
+                let gone = before.difference(after);
+                found.extend(gone.map(|line| format!("- {kind}: {line}")));
+            }
         }
         found
     }

@@ -62,6 +62,8 @@ pub struct Outcome {
     pub name: String,
     /// Its exit status; none when the machine ended before.
     pub status: Option<i32>,
+    /// How long it took, in whole seconds of the machine's own clock.
+    pub time: Duration,
     /// What it printed.
     pub output: String,
 }

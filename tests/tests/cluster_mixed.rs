@@ -18,7 +18,7 @@ fn our_network_under_stock_kubelets() {
         cni: Cni::Seaway,
     };
     let nodes = vec![node(Proxy::SeawayEbpf), node(Proxy::SeawayIptables)];
-    let cluster = Cluster::start(&ClusterOptions { nodes }).unwrap();
+    let cluster = Cluster::start(&ClusterOptions::of(nodes)).unwrap();
     step("a ClusterIP answers on both nodes", || {
         service_answers(&cluster)
     })

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use seaway_testbed::cluster::scenario::{
-    daemons_may_die, kubectl_works, scaling_works, service_answers, step,
+    daemons_may_die, kubectl_works, logs_go_with_their_pod, refusals_are_told, scaling_works,
+    service_answers, step,
 };
 use seaway_testbed::cluster::{Cluster, ClusterOptions, NodeOptions, Proxy};
 use seaway_testbed::require_root;
@@ -31,6 +32,11 @@ fn run(node: NodeOptions) {
     .unwrap();
     step("scaling to none and back", || scaling_works(&cluster)).unwrap();
     step("logs, exec, describe, delete", || kubectl_works(&cluster)).unwrap();
+    step("what cannot be is said", || refusals_are_told(&cluster)).unwrap();
+    step("logs go with their pod", || {
+        logs_go_with_their_pod(&mut cluster)
+    })
+    .unwrap();
     step("agent and proxy dead for 30 s", || {
         daemons_may_die(&mut cluster)
     })

@@ -1,5 +1,7 @@
 //! seaway-firewall against a real kernel; the oracles are nft and packets.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 use std::os::fd::AsFd;
 
 use seaway_firewall::{Change, Firewall, Masquerade};

@@ -369,3 +369,42 @@ fn a_taken_address_keeps_nothing_from_working() {
         node.get("/livez").is_ok_and(|(code, _)| code == 200)
     });
 }
+
+#[test]
+fn told_to_stop_it_finishes_what_it_writes() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let mut daemon = node.start("iptables");
+    daemon.wait("a transaction", || node.path("started").exists());
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_said(&["Stopping"]);
+    assert!(
+        daemon.lives(),
+        "it left a transaction alone: {}",
+        daemon.log()
+    );
+    fs::write(node.path("go"), "").unwrap();
+    assert_eq!(daemon.ended().code(), Some(0));
+    assert!(node.has_rule("10.96.0.1"));
+}
+
+#[test]
+fn told_to_stop_twice_it_ends_at_once() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let daemon = node.start("iptables");
+    daemon.wait("a transaction", || node.path("started").exists());
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_said(&["Stopping"]);
+    assert_eq!(daemon.terminate().code(), Some(1));
+}

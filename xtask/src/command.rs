@@ -87,7 +87,9 @@ pub(crate) fn on_path(name: &str) -> bool {
 }
 
 fn text(command: &Command) -> String {
-    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(program.as_os_str());
+    let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(
         command
             .get_args()

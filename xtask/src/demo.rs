@@ -6,6 +6,8 @@
 mod interrupt;
 mod show;
 
+use std::fs::{File, TryLockError};
+
 use anyhow::{Context as _, Result, bail};
 use seaway_testbed::node::{Config, Flavour, Node, Place, all_answer};
 use seaway_testbed::snapshot::Snapshot;
@@ -46,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.down {
         return Place::remove(NAME).context("remove the demo's node");
     }
+    let _lock = only_one()?;
     let mut steps = Steps::default();
     prepare(args, &mut steps)?;
     interrupt::clean_up_on_signals(NAME)?;
@@ -67,6 +70,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ));
     steps.end();
     Ok(())
+}
+
+/// Two demos at once would remove each other's node.
+fn only_one() -> Result<File> {
+    let path = seaway_testbed::cache_dir().join("demo.lock");
+    std::fs::create_dir_all(seaway_testbed::cache_dir())?;
+    let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!("another demo is running"),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("lock {}", path.display()))
+        }
+    }
 }
 
 fn prepare(args: &Args, steps: &mut Steps) -> Result<()> {
@@ -94,6 +111,7 @@ fn start(steps: &mut Steps) -> Result<Node> {
     node.start_agent()?;
     say(&format!("its manifests: {}", node.manifests().display()));
     ready(&mut node)?;
+    show_data_plane(&node, "ebpf")?;
     Ok(node)
 }
 
@@ -117,6 +135,27 @@ fn url(node: &Node) -> Result<String> {
         "http://{}/",
         web.context("there is no Service web")?.cluster_ip
     ))
+}
+
+/// Shows that the data plane in use is the one that was asked for, and no other.
+fn show_data_plane(node: &Node, mode: &str) -> Result<()> {
+    let output = |words: &[&str]| -> Result<String> {
+        let output = node.run(words)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let url = url(node)?;
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let rules = output(&["iptables-save", "-t", "nat"])?;
+    let rules = rules.lines().filter(|rule| rule.contains(address)).count();
+    let pinned = output(&["find", "/sys/fs/bpf/seaway", "-type", "f"])?;
+    let pinned = pinned.lines().count();
+    say(&format!(
+        "{rules} nat rules name {address}; {pinned} BPF objects are pinned"
+    ));
+    if (rules > 0) != (mode == "iptables") || (pinned > 0) != (mode == "ebpf") {
+        bail!("this is not what --service-proxy={mode} should do");
+    }
+    Ok(())
 }
 
 fn show_traffic(steps: &mut Steps, node: &Node) -> Result<()> {
@@ -175,6 +214,7 @@ fn show_iptables(steps: &mut Steps, node: &mut Node) -> Result<()> {
     {
         bail!("the pods should have run on: {before:?}, now {after:?}");
     }
+    show_data_plane(node, "iptables")?;
     show_traffic(steps, node)
 }
 
@@ -199,7 +239,7 @@ fn keep(steps: &mut Steps, node: Node) -> Result<()> {
         ),
         ("the end", "cargo xtask demo --down".to_owned()),
     ] {
-        say(&format!("{what:28}{command}"));
+        say(&format!("{what}:\n        {command}"));
     }
     node.keep();
     steps.end();

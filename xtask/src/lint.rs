@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn cargo() -> Command {
-    let mut command = Command::new("cargo");
+    let mut command = seaway_testbed::cargo();
     command.current_dir(cache::tree());
     command
 }

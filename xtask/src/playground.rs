@@ -114,7 +114,8 @@ pub(crate) fn up(args: &UpArgs) -> Result<()> {
     suites::build_programs()?;
     let log = log()?;
     let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-    let mut hold = Command::new(std::env::current_exe().context("find this program")?);
+    // Not by its path: the build may just have put a newer program there.
+    let mut hold = Command::new("/proc/self/exe");
     hold.arg("hold")
         .args(["--proxy", &UpArgs::word(&args.proxy)])
         .stdin(Stdio::null())

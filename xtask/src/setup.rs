@@ -34,6 +34,7 @@ const NODE_PACKAGES: &[&str] = &[
     "procps",
     "psmisc",
     "runc",
+    "strace",
     "util-linux",
 ];
 /// What the VM tests use.
@@ -168,7 +169,7 @@ fn ensure_bpf_linker() -> Result<()> {
     println!("setup: building bpf-linker {BPF_LINKER_VERSION}, once");
     quiet(
         "cargo install bpf-linker",
-        Command::new("cargo")
+        seaway_testbed::cargo()
             .args(["install", "bpf-linker", "--version", BPF_LINKER_VERSION])
             .args(["--no-default-features", "--features", "llvm-22", "--locked"])
             .env("LLVM_PREFIX", "/usr/lib/llvm-22")

@@ -4,7 +4,7 @@
 mod program;
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -105,11 +105,11 @@ pub(crate) fn build() -> Result<()> {
     build_programs()
 }
 
-/// Compiles every program of the workspace.
+/// Compiles every program of the workspace but this one, which runs and so is there.
 pub(crate) fn build_programs() -> Result<()> {
     shown(
-        Command::new("cargo")
-            .args(["build", "--workspace", "--bins"])
+        seaway_testbed::cargo()
+            .args(["build", "--workspace", "--bins", "--exclude", "xtask"])
             .current_dir(cache::tree()),
     )
 }
@@ -179,7 +179,7 @@ fn print_times(times: &[(String, Duration, Option<Tally>)]) {
 /// Compiles every test program of the workspace and says where they are.
 fn compile_tests() -> Result<BTreeMap<Part, Vec<Program>>> {
     println!("$ cargo test --workspace --no-run");
-    let output = Command::new("cargo")
+    let output = seaway_testbed::cargo()
         .args(["test", "--workspace", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(cache::tree())

@@ -1,20 +1,30 @@
 //! Whether a pod may run on this node at all.
+//!
+//! The scheduler has asked the same, of an older state of the node or not at all: pods
+//! may name their node themselves.
 
-use std::collections::BTreeMap;
+mod affinity;
+mod ports;
+mod taints;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::state::Rejection;
 use crate::{qos, quantity, spec, support};
+pub use ports::HostPort;
 
 /// What a pod takes from the node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Thousandths of a CPU.
     pub cpu_millis: u64,
     /// Bytes.
     pub memory_bytes: u64,
+    /// Ports of the node.
+    pub host_ports: BTreeSet<HostPort>,
 }
 
 /// What a pod takes: the larger of its app containers together and its largest
@@ -31,6 +41,7 @@ pub fn demand(pod: &Pod) -> Demand {
     Demand {
         cpu_millis: cpu.saturating_add(extra("cpu", quantity::millis)),
         memory_bytes: memory.saturating_add(extra("memory", quantity::bytes)),
+        host_ports: ports::of(pod),
     }
 }
 
@@ -61,41 +72,25 @@ pub fn admit(pod: &Pod, node: Option<&Node>, others: &[Demand]) -> Result<(), Re
     let Some(node) = node else {
         return Ok(());
     };
-    selects(pod, node)?;
+    let wants = demand(pod);
     let empty = BTreeMap::new();
     let allocatable = node
         .status
         .as_ref()
         .and_then(|status| status.allocatable.as_ref())
         .unwrap_or(&empty);
-    fits(pod, allocatable, others)
-}
-
-fn selects(pod: &Pod, node: &Node) -> Result<(), Rejection> {
-    let wanted = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.node_selector.as_ref());
-    let labels = node.metadata.labels.as_ref();
-    for (key, value) in wanted.into_iter().flatten() {
-        if labels.and_then(|labels| labels.get(key)) != Some(value) {
-            let message =
-                format!("the node has no label {key}={value}, which spec.nodeSelector asks for");
-            return Err(Rejection {
-                reason: "NodeAffinity",
-                message,
-            });
-        }
-    }
-    Ok(())
+    // kubelet's order: the first that fails is the one that is told.
+    fits(&wants, allocatable, others)?;
+    affinity::selects(pod, node)?;
+    ports::are_free(&wants.host_ports, others)?;
+    taints::tolerates(pod, node)
 }
 
 fn fits(
-    pod: &Pod,
+    wants: &Demand,
     allocatable: &BTreeMap<String, Quantity>,
     others: &[Demand],
 ) -> Result<(), Rejection> {
-    let wants = demand(pod);
     let used = |get: fn(&Demand) -> u64| others.iter().map(get).fold(0, u64::saturating_add);
     let count = u64::try_from(others.len()).unwrap_or(u64::MAX);
     let rows = [
@@ -159,12 +154,14 @@ mod tests {
         let one = Demand {
             cpu_millis: 1000,
             memory_bytes: 1 << 29,
+            ..Demand::default()
         };
+        let one = || one.clone();
         for (cpu, memory, others, want) in [
-            ("1", "512Mi", vec![one], None),
-            ("1001m", "1Mi", vec![one], Some("OutOfcpu")),
-            ("1", "513Mi", vec![one], Some("OutOfmemory")),
-            ("0", "0", vec![one, one], Some("OutOfpods")),
+            ("1", "512Mi", vec![one()], None),
+            ("1001m", "1Mi", vec![one()], Some("OutOfcpu")),
+            ("1", "513Mi", vec![one()], Some("OutOfmemory")),
+            ("0", "0", vec![one(), one()], Some("OutOfpods")),
             ("2", "1Gi", vec![], None),
             ("3", "2Gi", vec![], Some("OutOfcpu")),
         ] {
@@ -195,26 +192,46 @@ mod tests {
             demand(&pod),
             Demand {
                 cpu_millis: 710,
-                memory_bytes: 1 << 20
+                memory_bytes: 1 << 20,
+                host_ports: BTreeSet::new(),
             }
         );
     }
 
+    /// Everything wrong at once is told one by one, in kubelet's order.
     #[test]
-    fn selector_and_features() {
-        let mut pod = pod("0", "0");
-        pod.spec.as_mut().unwrap().node_selector =
-            Some([("disk".to_owned(), "hdd".to_owned())].into());
-        assert_eq!(
-            admit(&pod, Some(&node()), &[]).unwrap_err().reason,
-            "NodeAffinity"
-        );
-        pod.spec.as_mut().unwrap().host_users = Some(false);
-        let rejection = admit(&pod, Some(&node()), &[]).unwrap_err();
-        assert_eq!(rejection.reason, "PodFeatureUnsupported");
-        assert_eq!(
-            rejection.message,
-            "spec.hostUsers: false not supported by this agent"
-        );
+    fn order_of_reasons() {
+        let mut node = node();
+        node.spec = serde_json::from_value(json!({
+            "taints": [{"key": "k", "effect": "NoExecute"}]}))
+        .unwrap();
+        let mut pod: Pod = serde_json::from_value(json!({"spec": {
+            "hostNetwork": true, "hostUsers": false, "nodeSelector": {"disk": "hdd"},
+            "containers": [{"name": "c", "ports": [{"containerPort": 80}],
+                "resources": {"requests": {"cpu": "3"}}}]}}))
+        .unwrap();
+        let other = Demand {
+            host_ports: ports::of(&pod),
+            ..Demand::default()
+        };
+        let others = [other];
+        let check = |pod: &Pod, want: Option<&str>| {
+            let got = admit(pod, Some(&node), &others).err();
+            assert_eq!(got.as_ref().map(|r| r.reason), want, "{got:?}");
+        };
+        check(&pod, Some("PodFeatureUnsupported"));
+        let message = admit(&pod, None, &[]).unwrap_err().message;
+        assert_eq!(message, "spec.hostUsers: false not supported by this agent");
+        pod.spec.as_mut().unwrap().host_users = None;
+        check(&pod, Some("OutOfcpu"));
+        pod.spec.as_mut().unwrap().containers[0].resources = None;
+        check(&pod, Some("NodeAffinity"));
+        pod.spec.as_mut().unwrap().node_selector = None;
+        check(&pod, Some("NodePorts"));
+        pod.spec.as_mut().unwrap().host_network = None;
+        check(&pod, Some("TaintToleration"));
+        pod.spec.as_mut().unwrap().tolerations =
+            serde_json::from_value(json!([{"operator": "Exists"}])).unwrap();
+        check(&pod, None);
     }
 }

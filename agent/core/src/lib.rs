@@ -27,6 +27,7 @@ pub mod payload;
 pub mod probe;
 pub mod qos;
 pub mod quantity;
+pub mod registry;
 pub mod sandbox;
 pub mod security;
 pub mod spec;

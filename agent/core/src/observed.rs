@@ -81,12 +81,19 @@ impl Observed {
             .max_by_key(|c| (c.attempt, c.created_at))
     }
 
-    /// The instance before the newest.
-    pub fn previous(&self, name: &str) -> Option<&Instance> {
-        let latest = self.latest(name)?;
+    /// The newest instance that has, or had, a process.
+    pub fn latest_started(&self, name: &str) -> Option<&Instance> {
         self.instances(name)
-            .filter(|c| c.id != latest.id)
+            .filter(|c| c.state != RunState::Created)
             .max_by_key(|c| (c.attempt, c.created_at))
+    }
+
+    /// The instance before this one.
+    pub fn before(&self, instance: &Instance) -> Option<&Instance> {
+        let rank = |c: &Instance| (c.attempt, c.created_at);
+        self.instances(&instance.name)
+            .filter(|c| c.id != instance.id && rank(c) <= rank(instance))
+            .max_by_key(|c| rank(c))
     }
 
     /// The newest instance of a container in one sandbox.

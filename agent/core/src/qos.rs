@@ -52,6 +52,19 @@ pub struct LinuxResources {
     pub oom_score_adj: i64,
 }
 
+impl LinuxResources {
+    /// With an OOM score that a process may be given where none below `floor` is
+    /// allowed: a pod that is killed too early is better than one that cannot start.
+    #[must_use]
+    pub fn with_oom_floor(mut self, floor: i64) -> Self {
+        self.oom_score_adj = self.oom_score_adj.max(floor);
+        self
+    }
+}
+
+/// No pod's `oom_score_adj` is below this.
+pub const LOWEST_OOM_SCORE_ADJ: i64 = -997;
+
 const PERIOD_MICROS: u64 = 100_000;
 const MIN_QUOTA_MICROS: u64 = 1_000;
 const MIN_SHARES: u64 = 2;
@@ -170,8 +183,8 @@ fn oom_score_adj(pod: &Pod, container: &Container, capacity: u64) -> i64 {
     const NODE_CRITICAL: i32 = 2_000_001_000;
     let critical = pod.spec.as_ref().and_then(|spec| spec.priority) >= Some(NODE_CRITICAL);
     match class(pod) {
-        _ if critical => -997,
-        QosClass::Guaranteed => -997,
+        _ if critical => LOWEST_OOM_SCORE_ADJ,
+        QosClass::Guaranteed => LOWEST_OOM_SCORE_ADJ,
         QosClass::BestEffort => 1000,
         QosClass::Burstable => {
             let request = u128::from(memory_request(container));
@@ -269,5 +282,24 @@ mod tests {
         let tiny = of(serde_json::json!({"limits": {"cpu": "1m", "memory": "1Gi"}}));
         assert_eq!((tiny.cpu_quota, tiny.memory_limit), (1_000, 1 << 30));
         assert_eq!(tiny.oom_score_adj, -997);
+    }
+
+    #[test]
+    fn oom_scores_are_raised_to_what_is_allowed() {
+        for (wanted, floor, want) in [
+            (-997, LOWEST_OOM_SCORE_ADJ, -997),
+            (-997, -999, -997),
+            (-997, 0, 0),
+            (3, 0, 3),
+            (3, 500, 500),
+            (1000, 500, 1000),
+        ] {
+            let resources = LinuxResources {
+                oom_score_adj: wanted,
+                ..LinuxResources::default()
+            };
+            let got = resources.with_oom_floor(floor).oom_score_adj;
+            assert_eq!(got, want, "{wanted} with {floor}");
+        }
     }
 }

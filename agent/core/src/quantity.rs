@@ -35,7 +35,7 @@ pub fn divided(quantity: &Quantity, divisor: &Quantity) -> Result<u64, QuantityE
 fn scaled(quantity: &Quantity, unit: i128) -> Result<u64, QuantityError> {
     let nanos = nanos(quantity)?;
     let whole = nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) != 0);
-    u64::try_from(whole).map_err(|_| QuantityError(quantity.0.clone()))
+    u64::try_from(whole).map_err(|_out_of_range| QuantityError(quantity.0.clone()))
 }
 
 fn nanos(quantity: &Quantity) -> Result<i128, QuantityError> {

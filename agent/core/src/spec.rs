@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 use sha2::{Digest, Sha256};
 
 /// When an ended container is started again.
@@ -73,6 +73,14 @@ pub fn init_containers(pod: &Pod) -> &[Container] {
         .unwrap_or_default()
 }
 
+/// Containers that were added to the running pod (`kubectl debug`).
+pub fn ephemeral_containers(pod: &Pod) -> &[EphemeralContainer] {
+    pod.spec
+        .as_ref()
+        .and_then(|spec| spec.ephemeral_containers.as_deref())
+        .unwrap_or_default()
+}
+
 /// Init and app containers.
 pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(containers(pod))
@@ -83,14 +91,24 @@ pub fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
     all_containers(pod).find(|container| container.name == name)
 }
 
-/// `spec.containers{name}` or `spec.initContainers{name}`, for events.
+/// `spec.containers{name}`, `spec.initContainers{name}` or
+/// `spec.ephemeralContainers{name}`, for events.
 pub fn field_path(pod: &Pod, container: &str) -> String {
     let list = if init_containers(pod).iter().any(|c| c.name == container) {
         "initContainers"
+    } else if is_ephemeral(pod, container) {
+        "ephemeralContainers"
     } else {
         "containers"
     };
     format!("spec.{list}{{{container}}}")
+}
+
+/// The pod has an ephemeral container of that name.
+pub fn is_ephemeral(pod: &Pod, container: &str) -> bool {
+    ephemeral_containers(pod)
+        .iter()
+        .any(|c| c.name == container)
 }
 
 fn flag(pod: &Pod, get: impl Fn(&PodSpec) -> Option<bool>) -> bool {

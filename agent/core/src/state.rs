@@ -28,6 +28,8 @@ pub struct StartFailure {
     pub message: String,
     /// When.
     pub at: Timestamp,
+    /// The pod's owner was told that it waits.
+    pub announced: bool,
 }
 
 /// Results of the probes of one container instance.
@@ -40,6 +42,14 @@ pub struct ProbeState {
     /// The instance must go: the probe's name (`liveness`, `startup`).
     pub failed: Option<&'static str>,
 }
+
+/// Conditions that nobody but the agent writes.
+const OWN_CONDITIONS: [&str; 4] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "ContainersReady",
+    "Ready",
+];
 
 /// An operation that failed is not tried again before `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +76,10 @@ pub struct PodState {
     pub network_ready: bool,
     /// Volumes are in place.
     pub volumes_ready: bool,
-    /// Everything outside the runtime is cleaned up.
+    /// Everything outside the runtime is cleaned up, except for the logs.
     pub torn_down: bool,
+    /// So are the logs.
+    pub logs_removed: bool,
     /// The source knows that the pod has ended.
     pub finished: bool,
     /// The status as the source showed it last.
@@ -114,6 +126,7 @@ impl PodState {
             network_ready: false,
             volumes_ready: false,
             torn_down: false,
+            logs_removed: false,
             finished: false,
             api_status,
             failures: BTreeMap::new(),
@@ -126,9 +139,58 @@ impl PodState {
         }
     }
 
+    /// Takes in what the source shows now: what belongs to others, and an end that
+    /// others decided. What is ours stays as it was computed last, so that an old
+    /// echo of our own writes changes nothing.
+    pub fn absorb(&mut self, published: &PodStatus) {
+        let ours = std::mem::take(&mut self.api_status);
+        if ours == PodStatus::default() {
+            self.api_status = published.clone();
+            return;
+        }
+        let is_ended = matches!(published.phase.as_deref(), Some("Failed" | "Succeeded"));
+        let (phase, reason, message) = if is_ended {
+            (
+                published.phase.clone(),
+                published.reason.clone(),
+                published.message.clone(),
+            )
+        } else {
+            (ours.phase, ours.reason, ours.message)
+        };
+        let is_ours = |kind: &str| OWN_CONDITIONS.contains(&kind);
+        let own = ours
+            .conditions
+            .into_iter()
+            .flatten()
+            .filter(|c| is_ours(&c.type_));
+        let foreign = published
+            .conditions
+            .iter()
+            .flatten()
+            .filter(|c| !is_ours(&c.type_));
+        self.api_status = PodStatus {
+            phase,
+            reason,
+            message,
+            conditions: Some(own.chain(foreign.cloned()).collect()),
+            nominated_node_name: published.nominated_node_name.clone(),
+            qos_class: published.qos_class.clone().or(ours.qos_class),
+            resource_claim_statuses: published.resource_claim_statuses.clone(),
+            ..ours
+        };
+    }
+
     /// Work that was begun and has not ended.
     pub fn in_flight(&self) -> &BTreeSet<Operation> {
         &self.in_flight
+    }
+
+    /// A start of this container is under way.
+    pub fn is_starting(&self, name: &str) -> bool {
+        self.in_flight
+            .iter()
+            .any(|operation| matches!(operation, Operation::Start(n) if n == name))
     }
 
     /// Until when an operation has to wait after a failure.
@@ -168,6 +230,7 @@ impl PodState {
                 self.failures.remove(name);
             }
             Operation::Teardown => self.torn_down = true,
+            Operation::RemoveLogs => self.logs_removed = true,
             Operation::Finish => self.finished = true,
             Operation::Sandbox | Operation::Stop { .. } | Operation::Remove(_) => {}
         }

@@ -6,6 +6,7 @@
 
 mod conditions;
 mod containers;
+mod ephemeral;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use crate::observed::{Instance, Observed, RunState};
 use crate::spec;
 use crate::state::PodState;
 use crate::step::{self, End};
+pub use ephemeral::{EPHEMERAL_MESSAGE, EPHEMERAL_REASON, new_ephemeral};
 
 /// What a status says about the node.
 #[derive(Clone, Debug)]
@@ -89,6 +91,7 @@ impl View<'_> {
                 .map(|c| self.container(c, false))
                 .collect(),
         );
+        status.ephemeral_container_statuses = ephemeral::statuses(self.pod);
         self.phase(&mut status);
         self.conditions(&mut status);
         status
@@ -157,8 +160,9 @@ impl View<'_> {
 
     /// The phase of a pod that is still at work.
     fn running_phase(&self) -> &'static str {
-        let started = |c: &Container| self.latest(c).is_some_and(|c| c.state != RunState::Created);
-        let all_started = spec::containers(self.pod).iter().all(started);
+        let all_started = spec::containers(self.pod)
+            .iter()
+            .all(|c| self.latest(c).is_some());
         if all_started && self.is_initialized() {
             "Running"
         } else {
@@ -166,8 +170,9 @@ impl View<'_> {
         }
     }
 
+    /// The newest instance that was started; one that is being made is no news yet.
     fn latest(&self, container: &Container) -> Option<&Instance> {
-        self.observed.latest(&container.name)
+        self.observed.latest_started(&container.name)
     }
 
     /// All init containers have succeeded.

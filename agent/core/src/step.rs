@@ -82,6 +82,8 @@ pub enum Action {
     },
     /// Take down volumes, files and cgroups.
     Teardown,
+    /// Remove the logs, which stay for as long as the object does.
+    RemoveLogs,
     /// Publish the last status and let the object go.
     Finish,
 }
@@ -98,6 +100,7 @@ pub enum Operation {
     Stop { id: String, grace: Duration },
     Remove(String),
     Teardown,
+    RemoveLogs,
     Finish,
 }
 
@@ -116,6 +119,7 @@ impl Action {
             },
             Self::RemoveContainer { id } => Operation::Remove(id.clone()),
             Self::Teardown => Operation::Teardown,
+            Self::RemoveLogs => Operation::RemoveLogs,
             Self::Finish => Operation::Finish,
         }
     }

@@ -1,5 +1,12 @@
 //! The calls.
 
+mod commands;
+mod containers;
+mod events;
+mod images;
+mod sandboxes;
+
+use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,52 +14,24 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status, Streaming};
+use tonic::{Response, Status};
 
 use crate::CriError;
 use crate::v1::image_service_client::ImageServiceClient;
 use crate::v1::runtime_service_client::RuntimeServiceClient;
 use crate::v1::{
-    Container, ContainerConfig, ContainerEventResponse, ContainerFilter, ContainerStatus,
-    ContainerStatusRequest, CreateContainerRequest, ExecRequest, ExecSyncRequest, ExecSyncResponse,
-    GetEventsRequest, Image, ImageSpec, ImageStatusRequest, ListContainersRequest,
-    ListImagesRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter,
-    PodSandboxStatus, PodSandboxStatusRequest, PullImageRequest, RemoveContainerRequest,
-    RemovePodSandboxRequest, RunPodSandboxRequest, RuntimeCondition, RuntimeConfigRequest,
-    StartContainerRequest, StatusRequest, StopContainerRequest, StopPodSandboxRequest,
-    VersionRequest, VersionResponse,
+    RuntimeCondition, RuntimeConfigRequest, StatusRequest, VersionRequest, VersionResponse,
 };
+pub use commands::ExecStreams;
+pub use events::EventStream;
 
 /// For calls that only read the runtime's memory.
 const QUERY: Duration = Duration::from_secs(15);
-/// For calls that start or stop processes or call CNI. kubelet allows 2 minutes
-/// for ordinary calls and 4 for RunPodSandbox.
+/// For calls that start or stop processes; kubelet's limit.
 const CHANGE: Duration = Duration::from_mins(2);
-const RUN_SANDBOX: Duration = Duration::from_mins(4);
-/// A pull without an answer for this long is given up; kubelet's limit is
-/// progress-based and lives in the runtime (`image_pull_progress_timeout`).
-const PULL: Duration = Duration::from_hours(1);
-/// Added to timeouts that the runtime itself enforces.
-const SLACK: Duration = Duration::from_secs(15);
 /// A node with 110 pods of several containers lists well below this; tonic's own
 /// default of 4 MiB is not far above it.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
-
-/// Which streams an interactive command gets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ExecStreams {
-    /// Terminal; standard error then arrives on standard output.
-    pub tty: bool,
-    /// Standard input.
-    pub stdin: bool,
-    /// Standard output.
-    pub stdout: bool,
-    /// Standard error.
-    pub stderr: bool,
-}
-
-/// Changes of containers as the runtime reports them.
-pub type EventStream = Streaming<ContainerEventResponse>;
 
 /// A connection to one runtime; cheap to clone, reconnects by itself.
 #[derive(Clone, Debug)]
@@ -108,7 +87,7 @@ impl CriClient {
                 operation,
                 object: object.to_owned(),
                 socket: self.socket.clone(),
-                source: Box::new(status),
+                source: status.into(),
             }),
             Err(_elapsed) => Err(CriError::Timeout {
                 operation,
@@ -152,279 +131,9 @@ impl CriClient {
             .linux
             .is_some_and(|linux| linux.cgroup_driver() == crate::v1::CgroupDriver::Systemd))
     }
-
-    /// Creates and starts a sandbox with its network; the id of it. `object` is
-    /// the pod, for error messages.
-    pub async fn run_pod_sandbox(
-        &self,
-        object: &str,
-        config: PodSandboxConfig,
-    ) -> Result<String, CriError> {
-        let request = RunPodSandboxRequest {
-            config: Some(config),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.run_pod_sandbox(request);
-        let response = self
-            .call("create sandbox of pod", object, RUN_SANDBOX, call)
-            .await?;
-        Ok(response.pod_sandbox_id)
-    }
-
-    /// Stops the processes of a sandbox and takes down its network; idempotent.
-    pub async fn stop_pod_sandbox(&self, id: &str) -> Result<(), CriError> {
-        let request = StopPodSandboxRequest {
-            pod_sandbox_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.stop_pod_sandbox(request);
-        self.call("stop sandbox", id, CHANGE, call).await.map(drop)
-    }
-
-    /// Removes a sandbox with its containers; idempotent.
-    pub async fn remove_pod_sandbox(&self, id: &str) -> Result<(), CriError> {
-        let request = RemovePodSandboxRequest {
-            pod_sandbox_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.remove_pod_sandbox(request);
-        self.call("remove sandbox", id, CHANGE, call)
-            .await
-            .map(drop)
-    }
-
-    /// One sandbox, with its addresses.
-    pub async fn pod_sandbox_status(&self, id: &str) -> Result<PodSandboxStatus, CriError> {
-        let request = PodSandboxStatusRequest {
-            pod_sandbox_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.pod_sandbox_status(request);
-        let operation = "ask status of sandbox";
-        let response = self.call(operation, id, QUERY, call).await?;
-        response.status.ok_or_else(|| CriError::Incomplete {
-            operation,
-            object: id.to_owned(),
-            field: "status",
-        })
-    }
-
-    /// The sandboxes that carry all of these labels; all for none.
-    pub async fn list_pod_sandboxes(
-        &self,
-        labels: &[(&str, &str)],
-    ) -> Result<Vec<PodSandbox>, CriError> {
-        let filter = PodSandboxFilter {
-            id: String::new(),
-            label_selector: owned(labels),
-        };
-        let request = ListPodSandboxRequest {
-            filter: Some(filter),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.list_pod_sandbox(request);
-        Ok(self.call("list", "sandboxes", QUERY, call).await?.items)
-    }
-
-    /// Creates a container in a sandbox; its id. `object` is
-    /// `namespace/pod/container`, for error messages.
-    pub async fn create_container(
-        &self,
-        object: &str,
-        sandbox_id: &str,
-        config: ContainerConfig,
-        sandbox_config: PodSandboxConfig,
-    ) -> Result<String, CriError> {
-        let request = CreateContainerRequest {
-            pod_sandbox_id: sandbox_id.to_owned(),
-            config: Some(config),
-            sandbox_config: Some(sandbox_config),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.create_container(request);
-        Ok(self
-            .call("create container", object, CHANGE, call)
-            .await?
-            .container_id)
-    }
-
-    /// Starts a created container.
-    pub async fn start_container(&self, id: &str) -> Result<(), CriError> {
-        let request = StartContainerRequest {
-            container_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.start_container(request);
-        self.call("start container", id, CHANGE, call)
-            .await
-            .map(drop)
-    }
-
-    /// Sends the stop signal, waits up to `grace`, then kills; idempotent.
-    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), CriError> {
-        let request = StopContainerRequest {
-            container_id: id.to_owned(),
-            timeout: i64::try_from(grace.as_secs()).unwrap_or(i64::MAX),
-        };
-        let limit = grace.saturating_add(CHANGE);
-        let mut runtime = self.runtime.clone();
-        let call = runtime.stop_container(request);
-        self.call("stop container", id, limit, call).await.map(drop)
-    }
-
-    /// Removes a container, killing it where it still runs; idempotent.
-    pub async fn remove_container(&self, id: &str) -> Result<(), CriError> {
-        let request = RemoveContainerRequest {
-            container_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.remove_container(request);
-        self.call("remove container", id, CHANGE, call)
-            .await
-            .map(drop)
-    }
-
-    /// The containers that carry all of these labels; all for none.
-    pub async fn list_containers(
-        &self,
-        labels: &[(&str, &str)],
-    ) -> Result<Vec<Container>, CriError> {
-        let filter = ContainerFilter {
-            id: String::new(),
-            label_selector: owned(labels),
-        };
-        let request = ListContainersRequest {
-            filter: Some(filter),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.list_containers(request);
-        Ok(self
-            .call("list", "containers", QUERY, call)
-            .await?
-            .containers)
-    }
-
-    /// One container.
-    pub async fn container_status(&self, id: &str) -> Result<ContainerStatus, CriError> {
-        let request = ContainerStatusRequest {
-            container_id: id.to_owned(),
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.container_status(request);
-        let operation = "ask status of container";
-        let response = self.call(operation, id, QUERY, call).await?;
-        response.status.ok_or_else(|| CriError::Incomplete {
-            operation,
-            object: id.to_owned(),
-            field: "status",
-        })
-    }
-
-    /// Runs a command in a container and waits for it, at most `timeout`.
-    pub async fn exec_sync(
-        &self,
-        id: &str,
-        cmd: Vec<String>,
-        timeout: Duration,
-    ) -> Result<ExecSyncResponse, CriError> {
-        let seconds = i64::try_from(timeout.as_secs().max(1)).unwrap_or(i64::MAX);
-        let request = ExecSyncRequest {
-            container_id: id.to_owned(),
-            cmd,
-            timeout: seconds,
-        };
-        let limit = timeout.saturating_add(SLACK);
-        let mut runtime = self.runtime.clone();
-        let call = runtime.exec_sync(request);
-        self.call("run command in container", id, limit, call).await
-    }
-
-    /// Prepares a command with streams; the URL that serves them.
-    pub async fn exec(
-        &self,
-        id: &str,
-        cmd: Vec<String>,
-        streams: ExecStreams,
-    ) -> Result<String, CriError> {
-        let request = ExecRequest {
-            container_id: id.to_owned(),
-            cmd,
-            tty: streams.tty,
-            stdin: streams.stdin,
-            stdout: streams.stdout,
-            stderr: streams.stderr,
-        };
-        let mut runtime = self.runtime.clone();
-        let call = runtime.exec(request);
-        Ok(self
-            .call("prepare command in container", id, QUERY, call)
-            .await?
-            .url)
-    }
-
-    /// Changes as they happen. containerd 1.6 does not have this
-    /// (`is_unimplemented`). The answer's headers may come with the first event
-    /// only, so that opening has no deadline: race it against something.
-    pub async fn container_events(&self) -> Result<EventStream, CriError> {
-        let mut runtime = self.runtime.clone();
-        runtime
-            .get_container_events(GetEventsRequest {})
-            .await
-            .map(Response::into_inner)
-            .map_err(|status| CriError::Call {
-                operation: "watch",
-                object: "container events".into(),
-                socket: self.socket.clone(),
-                source: Box::new(status),
-            })
-    }
-
-    /// The image, if it is on the node.
-    pub async fn image_status(&self, image: &str) -> Result<Option<Image>, CriError> {
-        let request = ImageStatusRequest {
-            image: Some(spec(image)),
-        };
-        let mut images = self.images.clone();
-        let call = images.image_status(request);
-        Ok(self
-            .call("ask status of image", image, QUERY, call)
-            .await?
-            .image)
-    }
-
-    /// Pulls an image; the reference that containers are to be created with.
-    pub async fn pull_image(
-        &self,
-        image: &str,
-        auth: Option<crate::v1::AuthConfig>,
-        sandbox_config: PodSandboxConfig,
-    ) -> Result<String, CriError> {
-        let request = PullImageRequest {
-            image: Some(spec(image)),
-            auth,
-            sandbox_config: Some(sandbox_config),
-        };
-        let mut images = self.images.clone();
-        let call = images.pull_image(request);
-        Ok(self.call("pull image", image, PULL, call).await?.image_ref)
-    }
-
-    /// All images on the node.
-    pub async fn list_images(&self) -> Result<Vec<Image>, CriError> {
-        let mut images = self.images.clone();
-        let call = images.list_images(ListImagesRequest { filter: None });
-        Ok(self.call("list", "images", QUERY, call).await?.images)
-    }
 }
 
-fn spec(image: &str) -> ImageSpec {
-    ImageSpec {
-        image: image.to_owned(),
-        user_specified_image: String::new(),
-    }
-}
-
-fn owned(labels: &[(&str, &str)]) -> std::collections::HashMap<String, String> {
+fn labelled(labels: &[(&str, &str)]) -> HashMap<String, String> {
     labels
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
@@ -452,6 +161,12 @@ mod tests {
             error.to_string(),
             "stop sandbox abc through /nowhere/containerd.sock"
         );
+        let source = std::error::Error::source(&error).unwrap();
+        assert_eq!(
+            source.to_string(),
+            "Unavailable: No such file or directory (os error 2)"
+        );
+        assert!(source.source().is_none(), "the text above has it all");
         assert!(error.is_unreachable(), "{error:?}");
     }
 }

@@ -35,7 +35,7 @@ pub enum CriError {
         socket: PathBuf,
         /// The runtime's answer.
         #[source]
-        source: Box<Status>,
+        source: Refusal,
     },
     /// The runtime answered without the part that the API promises.
     #[error("{operation} {object}: the runtime's answer has no {field}")]
@@ -49,10 +49,34 @@ pub enum CriError {
     },
 }
 
+/// How a call was answered: gRPC's code and one message, without the headers, details
+/// and inner errors that `Status` shows as well.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code:?}: {message}")]
+pub struct Refusal {
+    code: Code,
+    message: String,
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        // Only a status that was made on this side has causes. The last one says what
+        // happened (`No such file or directory`), the others who noticed it.
+        let mut cause = std::error::Error::source(&status);
+        while let Some(deeper) = cause.and_then(std::error::Error::source) {
+            cause = Some(deeper);
+        }
+        Self {
+            code: status.code(),
+            message: cause.map_or_else(|| status.message().to_owned(), ToString::to_string),
+        }
+    }
+}
+
 impl CriError {
     fn code(&self) -> Option<Code> {
         match self {
-            Self::Call { source, .. } => Some(source.code()),
+            Self::Call { source, .. } => Some(source.code),
             _ => None,
         }
     }
@@ -76,8 +100,32 @@ impl CriError {
     /// that a person reads.
     pub fn message(&self) -> String {
         match self {
-            Self::Call { source, .. } => source.message().to_owned(),
+            Self::Call { source, .. } => source.message.clone(),
             other => other.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtimes_answer_is_code_and_message() {
+        let mut status = Status::not_found("no such container: abc");
+        status
+            .metadata_mut()
+            .insert("x-noise", "1".parse().unwrap());
+        let error = CriError::Call {
+            operation: "stop container",
+            object: "abc".into(),
+            socket: "/run/c.sock".into(),
+            source: status.into(),
+        };
+        assert_eq!(error.to_string(), "stop container abc through /run/c.sock");
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(source, "NotFound: no such container: abc");
+        assert_eq!(error.message(), "no such container: abc");
+        assert!(error.is_not_found());
     }
 }

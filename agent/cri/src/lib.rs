@@ -9,7 +9,7 @@ mod client;
 mod error;
 
 pub use client::{CriClient, EventStream, ExecStreams};
-pub use error::CriError;
+pub use error::{CriError, Refusal};
 
 /// The wire types, generated from `proto/cri.proto`.
 #[allow(

@@ -69,7 +69,7 @@ impl Objects for OneConfigMap {
     fn event(&self, _: PodEvent) {}
 }
 
-fn pod(volumes: serde_json::Value) -> Pod {
+fn pod(volumes: &serde_json::Value) -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "uid-1"},
         "spec": {"containers": [], "volumes": volumes}
@@ -92,7 +92,7 @@ async fn prepares_what_it_can_and_removes_all_of_it() {
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("keep"), "x").unwrap();
     let volumes = volumes(&dir);
-    let pod = pod(json!([
+    let pod = pod(&json!([
         {"name": "cfg", "configMap": {"name": "settings"}},
         {"name": "scratch", "emptyDir": {}},
         {"name": "host", "hostPath": {"path": host.path(), "type": "Directory"}},
@@ -128,7 +128,7 @@ async fn prepares_what_it_can_and_removes_all_of_it() {
 #[tokio::test]
 async fn a_failure_names_the_volume_and_the_object() {
     let dir = tempfile::tempdir().unwrap();
-    let pod = pod(json!([{"name": "cfg", "configMap": {"name": "nope"}}]));
+    let pod = pod(&json!([{"name": "cfg", "configMap": {"name": "nope"}}]));
     let error = volumes(&dir).prepare(&pod).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -141,7 +141,7 @@ async fn a_failure_names_the_volume_and_the_object() {
 #[tokio::test]
 async fn an_optional_reference_may_be_absent() {
     let dir = tempfile::tempdir().unwrap();
-    let pod = pod(json!([{"name": "cfg", "configMap": {"name": "nope", "optional": true}}]));
+    let pod = pod(&json!([{"name": "cfg", "configMap": {"name": "nope", "optional": true}}]));
     let prepared = volumes(&dir).prepare(&pod).await.unwrap();
     let names = fs::read_dir(&prepared.by_name["cfg"].path).unwrap();
     assert!(
@@ -154,7 +154,7 @@ async fn an_optional_reference_may_be_absent() {
 #[tokio::test]
 async fn other_kinds_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let pod = pod(json!([{"name": "n", "nfs": {"server": "s", "path": "/"}}]));
+    let pod = pod(&json!([{"name": "n", "nfs": {"server": "s", "path": "/"}}]));
     let error = volumes(&dir).prepare(&pod).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
     assert_eq!(source.to_string(), "volume kind is not supported");

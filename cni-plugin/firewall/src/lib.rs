@@ -15,7 +15,7 @@
 //! so [`Firewall`] sees without interpreting expressions whether the kernel
 //! holds what is wanted.
 //!
-//! Deliberately absent: running `nft`, sets and maps, anybody else's tables,
+//! What it deliberately leaves out: running `nft`, sets and maps, anybody else's tables,
 //! and (until hostPorts need it) accepting forwarded packets: an accept here
 //! does not override a drop in another table.
 

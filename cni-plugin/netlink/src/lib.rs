@@ -16,7 +16,7 @@
 //! place that has to enter one, and [`netns::in_namespace`] is the only
 //! function that does.
 //!
-//! Deliberately absent: async, a runtime, caching, retries of failed writes,
+//! What it deliberately leaves out: async, a runtime, caching, retries of failed writes,
 //! and any decision about which objects should exist. [`wire`] is public
 //! because the firewall crate speaks another netlink protocol with it.
 

@@ -13,7 +13,7 @@
 //!                                └────► ConfFile::write   ─► 05-seaway.conflist
 //! ```
 //!
-//! Deliberately not here: watching Nodes (the daemon does), pod interfaces and
+//! It deliberately leaves out: watching Nodes (the daemon does), pod interfaces and
 //! their /32 routes (seaway-cni does), overlays (this first version wants nodes
 //! that reach each other's podCIDRs directly, so on one subnet), IPv6.
 //!

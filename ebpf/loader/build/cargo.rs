@@ -33,9 +33,12 @@ pub(crate) fn build(
         .env("CARGO_ENCODED_RUSTFLAGS", "-Clink-arg=--btf")
         .env("PATH", path_with(linker));
     let output = cargo.output().map_err(|e| format!("run {cargo:?}: {e}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
         return Err(format!("building the eBPF programs failed\n{stderr}"));
+    }
+    for line in stderr.lines().filter(|line| line.starts_with("warning")) {
+        println!("cargo::warning=ebpf/programs: {line}");
     }
     Ok(target_dir.join(TARGET).join("release/seaway-ebpf-programs"))
 }

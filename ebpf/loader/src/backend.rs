@@ -61,7 +61,8 @@ struct Open {
     maps: Maps,
     /// What the maps hold; none when that is not known for sure.
     table: Option<Table>,
-    attached: bool,
+    /// Programs known to be attached.
+    attached: BTreeSet<&'static str>,
 }
 
 impl fmt::Debug for EbpfBackend {
@@ -103,7 +104,7 @@ impl EbpfBackend {
             object,
             maps,
             table: None,
-            attached: false,
+            attached: BTreeSet::new(),
         };
         if filled {
             open.attach()?;
@@ -173,14 +174,14 @@ fn load(elf: &[u8], pins: &Pins, log_level: LevelFilter) -> Result<aya::Ebpf, Er
 
 impl Open {
     fn attach(&mut self) -> Result<(), Error> {
-        if self.attached {
+        if self.attached.len() == PROGRAMS.len() {
             return Ok(());
         }
         for name in PROGRAMS {
             let program = links::program(&mut self.object, name)?;
             links::attach(&self.pins, &self.cgroup, name, program)?;
+            self.attached.insert(name);
         }
-        self.attached = true;
         info!(cgroup = %self.cgroup.path.display(), "Attached eBPF programs");
         Ok(())
     }
@@ -188,7 +189,8 @@ impl Open {
     fn read_back(&mut self) -> Result<Rendered, Error> {
         self.table = None;
         let table = self.maps.dump()?;
-        let rendered = table.rendered();
+        self.attached = links::attached(&self.pins, &self.cgroup, &mut self.object)?;
+        let rendered = table.rendered(self.attached.clone());
         self.table = Some(table);
         Ok(rendered)
     }

@@ -1,5 +1,6 @@
 //! Attaching programs so that no moment is without one.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -24,6 +25,27 @@ pub(crate) fn any_uses(pins: &Pins, maps: [u32; 2]) -> Result<bool, Error> {
         }
     }
     Ok(false)
+}
+
+/// The programs of this process that run on `cgroup` by a pinned link.
+pub(crate) fn attached(
+    pins: &Pins,
+    cgroup: &Cgroup,
+    object: &mut aya::Ebpf,
+) -> Result<BTreeSet<&'static str>, Error> {
+    let mut attached = BTreeSet::new();
+    for name in seaway_ebpf_abi::PROGRAMS {
+        let Some((_, link)) = pinned(name, &pins.link(name))? else {
+            continue;
+        };
+        let ours = program(object, name)?
+            .info()
+            .map_err(|source| refused(name, cgroup, source))?;
+        if link.cgroup_id == cgroup.id && link.program_id == ours.id() {
+            attached.insert(name);
+        }
+    }
+    Ok(attached)
 }
 
 fn program_uses(program: u32, maps: [u32; 2]) -> bool {

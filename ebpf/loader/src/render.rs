@@ -1,9 +1,10 @@
-//! What the maps are to hold, in terms that the kernel's ids do not show in.
+//! What the kernel is to hold, in terms that its own numbers do not show in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4};
 
+use seaway_ebpf_abi::PROGRAMS;
 use seaway_proxy_core::desired::{
     DesiredState, Frontend, FrontendKind, Protocol, ServicePort, ServicePortName, TrafficPolicy,
 };
@@ -12,11 +13,13 @@ use seaway_proxy_core::skipped::{Kind, ObjectKey, SkipReason, Skipped};
 /// A frontend as the maps know it. The order is that of the text form.
 pub(crate) type FrontendAddr = (SocketAddrV4, Protocol);
 
-/// Content of the maps.
+/// Content of the maps, and the programs at work on them.
 ///
 /// Set numbers are not part of it: they differ between runs and mean nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
+    /// Programs of this process that are attached.
+    pub(crate) links: BTreeSet<&'static str>,
     /// Endpoints by frontend, in slot order.
     pub(crate) services: BTreeMap<FrontendAddr, Vec<SocketAddrV4>>,
     /// Slots that no service leads to, as an interrupted update leaves them.
@@ -25,6 +28,9 @@ pub struct Rendered {
 
 impl fmt::Display for Rendered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for name in &self.links {
+            writeln!(f, "link {name}")?;
+        }
         for ((addr, protocol), endpoints) in &self.services {
             writeln!(f, "service {addr}/{protocol} endpoints={}", endpoints.len())?;
             for (index, endpoint) in endpoints.iter().enumerate() {
@@ -128,7 +134,7 @@ pub fn unsupported(desired: &DesiredState) -> Vec<Unsupported<'_>> {
     found
 }
 
-/// The maps that mean `desired`.
+/// The maps and links that mean `desired`.
 pub(crate) fn render(desired: &DesiredState) -> Rendered {
     let mut services = BTreeMap::new();
     for port in desired.v4.services.values() {
@@ -140,6 +146,7 @@ pub(crate) fn render(desired: &DesiredState) -> Rendered {
         }
     }
     Rendered {
+        links: PROGRAMS.into(),
         services,
         orphans: 0,
     }

@@ -52,8 +52,8 @@ impl Table {
         }
     }
 
-    /// Without the numbers.
-    pub(crate) fn rendered(&self) -> Rendered {
+    /// Without the numbers; with the programs that are attached.
+    pub(crate) fn rendered(&self, links: BTreeSet<&'static str>) -> Rendered {
         let services = self.services.iter().map(|(key, service)| {
             let endpoints = if service.owner == *key {
                 self.endpoints(*service)
@@ -65,6 +65,7 @@ impl Table {
         let used: BTreeSet<_> = self.services.values().flat_map(|s| keys(*s)).collect();
         let orphans = self.slots.keys().filter(|key| !used.contains(key)).count();
         Rendered {
+            links,
             services: services.collect(),
             orphans,
         }

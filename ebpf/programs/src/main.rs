@@ -11,6 +11,9 @@
 //! | recvmsg4/6 | source of a datagram: endpoint → virtual address |
 //! | getpeername4/6 | peer: endpoint → virtual address |
 //!
+//! MPTCP connects by a subflow, a socket of its own, which nothing here can tell from
+//! the socket that getpeername is asked of: it shows the endpoint there.
+//!
 //! The IPv6 hooks serve IPv4 traffic of dual-stack sockets (`::ffff:a.b.c.d`) only.
 //! A v4-mapped socket mixes hooks: its `sendto` runs sendmsg4, its `recvfrom` runs
 //! recvmsg6, so both families share all maps.

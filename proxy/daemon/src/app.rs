@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, RunArgs, Verb};
 use crate::chain::Chain;
+use crate::client::api_client;
 use crate::sources::Sources;
 use crate::{cleanup, run};
 
@@ -62,12 +62,15 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Logs go to stderr; RUST_LOG chooses. Crates that use `log` (the eBPF programs'
-/// lines come that way, at debug) are bridged by `init`.
+/// Logs go to stderr; RUST_LOG chooses. Crates that use `log` are bridged by `init`.
 fn init_logs() {
+    // Each failed request would be told by these, too; the watches report it once, and better.
+    let quiet = |directive: &str| directive.parse().expect("a constant directive");
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
-        .from_env_lossy();
+        .from_env_lossy()
+        .add_directive(quiet("kube_client::client::builder=off"))
+        .add_directive(quiet("kube_runtime::watcher=error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -103,7 +106,7 @@ async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(error.into()))?;
     let kube = kube_config(args).await.map_err(Failure::Usage)?;
     info!(url = %kube.cluster_url, "Following the API server");
-    let client = Client::try_from(kube)
+    let client = api_client(kube)
         .context("use the kubeconfig or service account")
         .map_err(Failure::Usage)?;
     let only_node = config

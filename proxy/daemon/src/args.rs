@@ -101,6 +101,7 @@ pub struct PathArgs {
         long,
         env = "SEAWAY_BPFFS_DIR",
         value_name = "DIR",
+        value_parser = absolute,
         default_value = "/sys/fs/bpf/seaway/v1"
     )]
     pub bpffs_dir: PathBuf,
@@ -108,6 +109,7 @@ pub struct PathArgs {
     #[arg(
         long,
         env = "SEAWAY_RUN_DIR",
+        value_parser = absolute,
         value_name = "DIR",
         default_value = "/run/seaway"
     )]
@@ -116,6 +118,7 @@ pub struct PathArgs {
     #[arg(
         long,
         env = "SEAWAY_CNI_CONF_DIR",
+        value_parser = absolute,
         value_name = "DIR",
         default_value = "/etc/cni/net.d"
     )]
@@ -202,6 +205,16 @@ impl PathArgs {
             run_dir: self.run_dir.clone(),
             mtu: None,
         }
+    }
+}
+
+/// Paths end up in files that others read from elsewhere.
+fn absolute(value: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err("not an absolute path".to_owned())
     }
 }
 

@@ -13,7 +13,7 @@
 //! [`run`] is the whole daemon without a process around it: the binary feeds it
 //! from an API server, the agent's standalone mode from a directory.
 //!
-//! Deliberately not here: what to program (proxy-core, podnet) and how (the
+//! It deliberately does not decide what to program (proxy-core, podnet) or how (the
 //! backends). Nothing is written to the kernel before the first lists are
 //! complete, and nothing is taken back at the end; only [`cleanup`] does.
 
@@ -22,6 +22,7 @@ pub mod args;
 mod backends;
 mod chain;
 mod cleanup;
+mod client;
 mod config;
 mod health;
 mod metrics;
@@ -33,6 +34,7 @@ mod sources;
 
 pub use app::main;
 pub use cleanup::cleanup;
+pub use client::api_client;
 pub use config::{Config, PodNetworkConfig, ServiceProxy};
 pub use run::run;
 pub use sources::{Sources, WatchResult};

@@ -175,7 +175,12 @@ fn log_changes(changes: &Changes) {
     }
     let (replaced, removed) = (changes.replaced, changes.removed);
     if replaced + removed > 0 || changes.node {
-        info!(replaced, removed, "Programmed the pod network");
+        info!(
+            replaced,
+            removed,
+            node = changes.node,
+            "Programmed the pod network"
+        );
     } else {
         debug!("The pod network is as it should be");
     }

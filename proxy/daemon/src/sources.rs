@@ -99,7 +99,6 @@ pub(crate) async fn follow<K>(
 /// Says once that a watch is broken, again now and then, and once that it is back.
 struct Outage {
     kind: &'static str,
-    since: Option<Instant>,
     warned: Option<Instant>,
 }
 
@@ -108,16 +107,11 @@ const REMIND: Duration = Duration::from_secs(30);
 
 impl Outage {
     fn new(kind: &'static str) -> Self {
-        Self {
-            kind,
-            since: None,
-            warned: None,
-        }
+        Self { kind, warned: None }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
         let now = Instant::now();
-        self.since.get_or_insert(now);
         let error = Chain(error);
         if self
             .warned
@@ -130,10 +124,11 @@ impl Outage {
         warn!(kind = self.kind, %error, "Cannot watch the API server, trying again");
     }
 
+    /// A watch that goes on where it broke off shows only with its next event, so
+    /// how long the outage was cannot be told.
     fn over(&mut self) {
-        self.warned = None;
-        if let Some(since) = self.since.take() {
-            info!(kind = self.kind, outage = ?since.elapsed(), "Watching the API server again");
+        if self.warned.take().is_some() {
+            info!(kind = self.kind, "Receiving from the API server again");
         }
     }
 }

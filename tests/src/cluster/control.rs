@@ -18,8 +18,8 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts the registry, etcd and the API server.
-    pub(super) fn start(dir: &Path, pki: &Pki) -> Result<Self> {
+    /// Makes the namespace; starts the registry and etcd.
+    pub(super) fn start(dir: &Path) -> Result<Self> {
         let netns = Netns::new("control");
         netns.ip("link add br0 type bridge");
         netns.ip(&format!("addr add {CONTROL_IP}/24 dev br0"));
@@ -32,10 +32,14 @@ impl ControlPlane {
             place,
             guards: Some((cgroup, netns)),
         };
-        for daemon in [etcd(dir), api_server(dir, pki)] {
-            control.daemons.push(daemon.spawn(&control.place)?);
-        }
+        control.daemons.push(etcd(dir).spawn(&control.place)?);
         Ok(control)
+    }
+
+    /// Starts the API server.
+    pub(super) fn start_api(&mut self, dir: &Path, pki: &Pki) -> Result<()> {
+        self.daemons.push(api_server(dir, pki).spawn(&self.place)?);
+        Ok(())
     }
 
     /// Waits for the API, then starts what cannot start without it.

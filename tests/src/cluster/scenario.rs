@@ -2,7 +2,10 @@
 //!
 //! The steps are in the order of one story and each expects what the one before it has left.
 
+mod dialers;
+mod leftovers;
 mod outage;
+mod refusals;
 mod verbs;
 
 use std::collections::BTreeSet;
@@ -12,7 +15,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{AGNHOST, Cluster, say, until, web_deployment};
 
+pub use leftovers::logs_go_with_their_pod;
 pub use outage::daemons_may_die;
+pub use refusals::refusals_are_told;
 pub use verbs::kubectl_works;
 
 /// For a Deployment of two pods whose image is there, on a busy machine.
@@ -133,7 +138,7 @@ fn hosts_seen_by_pod(cluster: &Cluster, pod: &str, ip: &str) -> Result<BTreeSet<
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// One pod per node that only asks, every 20 ms, and says what it sees. See [`daemons_may_die`].
+/// One pod per node that does nothing: a place to ask from.
 fn probers(image: &str) -> String {
     format!(
         "apiVersion: apps/v1

@@ -22,7 +22,7 @@ impl Node {
     /// # Errors
     /// When wget fails, with its words.
     pub fn wget(&self, pod: &str, url: &str) -> Result<String> {
-        let asked = self.exec(pod, &["wget", "-q", "-T", "3", "-O", "-", url])?;
+        let asked = self.exec(pod, &["timeout", "5", "wget", "-q", "-O", "-", url])?;
         said(&format!("wget {url} in pod {pod}"), &asked)
     }
 

@@ -3,15 +3,20 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use seaway_testbed::peer::{self, Protocol, Server};
+use seaway_testbed::peer::{self, Dialer, Protocol, Server};
 
 const USAGE: &str = "usage: seaway-peer ask tcp|udp|udp-unconnected ADDRESS [TIMES]
        seaway-peer serve tcp|udp ADDRESS NAME
+       seaway-peer dial ADDRESS MILLISECONDS
 
 ask prints one line per answer: the server's name, the client's address as the server sees
 it, the server's address as the client sees it. It ends with 1 at the first failure, whose
-kind it prints to standard error. serve runs until its standard input is closed.";
+kind it prints to standard error. serve runs until its standard input is closed. So does dial:
+every so many milliseconds it opens a connection and asks GET /hostname, and it keeps one open
+and asks again on that. It prints a line for each failure, and the counts every second.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +24,7 @@ fn main() -> ExitCode {
     let done = match *words.as_slice() {
         ["ask", protocol, address] => ask(protocol, address, "1"),
         ["ask", protocol, address, times] => ask(protocol, address, times),
+        ["dial", address, every] => dial(address, every),
         ["serve", protocol, address, name] => serve(protocol, address, name),
         _ => Err(USAGE.to_owned()),
     };
@@ -52,6 +58,28 @@ fn serve(protocol: &str, address: &str, name: &str) -> Result<(), String> {
     println_flushed(&server.address().to_string())?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
         .map_err(|error| format!("wait for the end of standard input: {error}"))?;
+    Ok(())
+}
+
+fn dial(address: &str, every: &str) -> Result<(), String> {
+    let every = every
+        .parse()
+        .map_err(|error| format!("milliseconds {every:?}: {error}"))?;
+    let dialer = Dialer {
+        address: parse_address(address)?,
+        every: Duration::from_millis(every),
+        patience: peer::PATIENCE,
+    };
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
+            stopped.store(true, Ordering::Relaxed);
+        });
+        let stop = || stopped.load(Ordering::Relaxed);
+        // Who reads it sees a broken pipe first; the counts are not needed then.
+        dialer.run(stop, |line| drop(println_flushed(line)));
+    });
     Ok(())
 }
 

@@ -139,12 +139,14 @@ fn outcomes(console: &str) -> Vec<Outcome> {
                 found.push(Outcome {
                     name,
                     status: None,
+                    time: Duration::ZERO,
                     output: String::new(),
                 });
             }
-            ["end", _, status] => {
+            ["end", _, status, seconds] => {
                 if let Some(open) = found.last_mut() {
                     open.status = status.parse().ok();
+                    open.time = Duration::from_secs(seconds.parse().unwrap_or(0));
                 }
             }
             _ => {}
@@ -169,20 +171,21 @@ mod tests {
 @@seaway up 6.1.0
 @@seaway begin 000-one
 hello
-no end of line@@seaway end 000-one 0
+no end of line@@seaway end 000-one 0 7
 @@seaway begin 001-two
 Kernel panic
 ";
-        let outcome = |name: &str, status, output: &str| Outcome {
+        let outcome = |name: &str, status, seconds, output: &str| Outcome {
             name: name.to_owned(),
             status,
+            time: Duration::from_secs(seconds),
             output: output.to_owned(),
         };
         assert_eq!(
             outcomes(console),
             [
-                outcome("one", Some(0), "hello\nno end of line\n"),
-                outcome("two", None, "Kernel panic\n"),
+                outcome("one", Some(0), 7, "hello\nno end of line\n"),
+                outcome("two", None, 0, "Kernel panic\n"),
             ]
         );
     }

@@ -12,8 +12,8 @@ use crate::cache_dir;
 use crate::images::hex;
 
 /// What the system inside consists of, besides Debian's essential packages.
-const PACKAGES: &str = "busybox-static,conntrack,containerd,curl,ipset,iproute2,iptables,\
-                        iputils-ping,jq,kmod,nftables,procps,runc,util-linux";
+const PACKAGES: &str = "busybox-static,ca-certificates,conntrack,containerd,curl,ipset,iproute2,iptables,\
+                        iputils-ping,jq,kmod,nftables,procps,runc,strace,util-linux";
 /// Raised when the image is built in another way from the same packages.
 const VERSION: &str = "1";
 const KERNELS: [Kernel; 2] = [Kernel::Linux6_1, Kernel::Linux6_12];

@@ -21,8 +21,10 @@ echo "@@seaway up $(uname -r)"
 for run in /seaway/runs/*; do
     name=${run##*/}
     echo "@@seaway begin $name"
+    begun=$(cut -d . -f 1 /proc/uptime)
     sh "$run" </dev/null 2>&1
-    echo "@@seaway end $name $?"
+    status=$?
+    echo "@@seaway end $name $status $(($(cut -d . -f 1 /proc/uptime) - begun))"
 done
 sync
 busybox poweroff -f

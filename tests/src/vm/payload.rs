@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::image::run;
-use crate::{bin, images};
+use crate::{bin, cargo, images};
 
 /// The second drive of a machine, mounted at `/seaway`: `bin/` our programs, `tests/` test
 /// programs, `cache/` container images.
@@ -87,8 +87,7 @@ impl Payload {
 /// # Errors
 /// When they cannot be compiled.
 pub fn suites(prefixes: &[&str]) -> Result<Vec<(String, PathBuf)>> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
+    let output = cargo()
         .args(["test", "--workspace", "--no-run", "--message-format=json"])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .output()

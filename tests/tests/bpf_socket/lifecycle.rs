@@ -155,6 +155,32 @@ sandboxed! {
     }
 }
 
+sandboxed! {
+    fn links_that_others_remove_come_back(sandbox) {
+        let _servers = sandbox.serve(Ask::Tcp, &ENDPOINTS);
+        let want = desired(&[(VIP, Tcp, &ENDPOINTS)]);
+        let mut backend = sandbox.open();
+        let complete = sync(&mut backend, &want);
+        std::fs::remove_file(pin("links/connect4")).unwrap();
+        let damaged = wait(backend.read_back()).unwrap();
+        assert_ne!(damaged, complete);
+        assert!(!damaged.to_string().contains("link connect4\n"), "{damaged}");
+        sync(&mut backend, &want);
+        assert_eq!(ask(Ask::Tcp, VIP).unwrap().server, parse(VIP));
+
+        // As after a crash between filling the maps and attaching.
+        drop(backend);
+        for name in PROGRAMS {
+            std::fs::remove_file(pin("links").join(name)).unwrap();
+        }
+        let mut backend = sandbox.open();
+        assert_eq!(pinned("links"), [""; 0]);
+        sync(&mut backend, &want);
+        assert_eq!(pinned("links"), PROGRAMS);
+        ask(Ask::Tcp, VIP).unwrap();
+    }
+}
+
 /// The kernel frees programs in the background.
 #[track_caller]
 fn gone(programs: &[u32]) {

@@ -8,6 +8,7 @@
 mod desired;
 mod lifecycle;
 mod sandbox;
+mod scale;
 mod setup;
 mod traffic;
 

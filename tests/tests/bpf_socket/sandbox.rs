@@ -8,6 +8,7 @@ use std::{env, fs};
 use seaway_ebpf_loader::{EbpfBackend, Error, Options, Rendered};
 use seaway_proxy_core::backend::{Backend as _, BackendError};
 use seaway_proxy_core::desired::DesiredState;
+use seaway_proxy_core::sync_once;
 use seaway_testbed::peer::{self, Answer, Protocol, Server};
 use seaway_testbed::{Cgroup2, Join, Netns, PrivateMounts, require_root};
 use tracing::level_filters::LevelFilter;
@@ -142,11 +143,9 @@ pub(crate) fn try_sync(
     backend: &mut EbpfBackend,
     desired: &DesiredState,
 ) -> Result<Rendered, BackendError> {
-    let want = backend.render(desired);
-    let have = wait(backend.read_back())?;
-    wait(backend.apply(&have, &want))?;
+    let report = wait(sync_once(backend, None, desired))?;
     let now = wait(backend.read_back())?;
-    assert_eq!(now, want, "the kernel holds what was rendered");
+    assert_eq!(now, report.rendered, "the kernel holds what was rendered");
     Ok(now)
 }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use aya::maps::{HashMap, MapData};
 use seaway_ebpf_loader::Error;
+use seaway_proxy_core::backend::Retry;
 use seaway_proxy_core::desired::Protocol::Tcp;
 use seaway_testbed::peer::Protocol as Ask;
 use tracing::level_filters::LevelFilter;
 
 use crate::desired::desired;
-use crate::sandbox::{ask, counter, pin, sync};
+use crate::sandbox::{ask, counter, pin, sync, try_sync};
 use crate::sandboxed;
 
 const VIP: &str = "10.96.0.10:80";
@@ -99,6 +100,54 @@ sandboxed! {
             assert_eq!(sandbox.try_open(&options).unwrap_err().to_string(), text);
         }
         assert!(!Path::new("/sys/fs/bpf/seaway").exists(), "nothing half done stays");
+    }
+}
+
+sandboxed! {
+    fn without_a_configured_cgroup_the_root_is_found_or_its_absence_told(sandbox) {
+        let mut options = sandbox.options();
+        options.cgroup_root = None;
+        // Opening alone attaches nothing.
+        let backend = sandbox.try_open(&options).unwrap();
+        let root = seaway_testbed::cgroup2_mount();
+        assert!(format!("{backend:?}").contains(&format!("path: {root:?}")), "{backend:?}");
+        drop(backend);
+
+        // As in a container: a private cgroup namespace and a mount made in it.
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).unwrap();
+        nix::mount::umount2(&root, nix::mount::MntFlags::MNT_DETACH).unwrap();
+        let error = sandbox.try_open(&options).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "find the cgroup2 root: no cgroup2 file system is mounted"
+        );
+        fs::create_dir("/run/cgroup").unwrap();
+        let (cgroup2, flags) = (Some("cgroup2"), nix::mount::MsFlags::empty());
+        nix::mount::mount(cgroup2, "/run/cgroup", cgroup2, flags, None::<&str>).unwrap();
+        let error = sandbox.try_open(&options).unwrap_err();
+        assert!(matches!(error, Error::NotCgroupRoot { .. }), "{error}");
+        assert!(error.to_string().contains("/run/cgroup is only a part"), "{error}");
+    }
+}
+
+sandboxed! {
+    fn what_does_not_fit_is_named_and_the_rest_is_served(sandbox) {
+        let _server = sandbox.serve(Ask::Tcp, &[ENDPOINT]);
+        let capacity = seaway_ebpf_abi::SERVICES_CAPACITY;
+        let first = u32::from(std::net::Ipv4Addr::new(10, 96, 0, 0));
+        let frontends: Vec<String> = (first..first + capacity + 2)
+            .map(|addr| format!("{}:80", std::net::Ipv4Addr::from(addr)))
+            .collect();
+        let services: Vec<_> =
+            frontends.iter().map(|f| (f.as_str(), Tcp, [ENDPOINT].as_slice())).collect();
+        let mut backend = sandbox.open();
+        let error = try_sync(&mut backend, &desired(&services)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("program 2 of 65539 changed map entries"), "{text}");
+        assert!(text.ends_with("first service 10.97.0.0:80"), "{text}");
+        assert_eq!(error.retry(), Retry::Backoff);
+        sync(&mut backend, &desired(&services[..1]));
+        assert_eq!(ask(Ask::Tcp, &frontends[0]).unwrap().name, ENDPOINT);
     }
 }
 

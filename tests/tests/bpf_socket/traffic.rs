@@ -1,13 +1,14 @@
 //! What applications see.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrIn, connect, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, bind, connect, sendto,
+    socket,
 };
 use seaway_proxy_core::desired::Protocol::{Tcp, Udp};
 use seaway_testbed::peer::Protocol as Ask;
@@ -127,15 +128,75 @@ sandboxed! {
 sandboxed! {
     fn an_accepted_socket_shows_its_client(sandbox) {
         let mut backend = sandbox.open();
-        sync(&mut backend, &desired(&[(VIP, Tcp, &ENDPOINTS[..1])]));
-        let listener = TcpListener::bind(ENDPOINTS[0]).unwrap();
-        let client = TcpStream::connect(VIP).unwrap();
+        let [server, source] = ENDPOINTS;
+        sync(&mut backend, &desired(&[(VIP, Tcp, &[server]), ("10.96.0.20:80", Tcp, &[source])]));
+        // Some socket means the service by the address that the client comes from.
+        let refused = ask(Ask::Tcp, "10.96.0.20:80").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "nobody listens yet");
+
+        let listener = TcpListener::bind(server).unwrap();
+        let client = tcp_from(SockaddrIn::new(10, 244, 1, 3, 8080));
         let (accepted, from) = listener.accept().unwrap();
-        assert_eq!(from, client.local_addr().unwrap());
-        assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
-        assert_eq!(accepted.local_addr().unwrap(), parse(ENDPOINTS[0]));
+        assert_eq!(from, parse(source));
+        assert_eq!(accepted.peer_addr().unwrap(), parse(source));
+        assert_eq!(accepted.local_addr().unwrap(), parse(server));
         assert_eq!(client.peer_addr().unwrap(), parse(VIP));
     }
+}
+
+/// A connection to the service from a given address.
+fn tcp_from(source: SockaddrIn) -> TcpStream {
+    let (inet, stream) = (AddressFamily::Inet, SockType::Stream);
+    let client = socket(inet, stream, SockFlag::empty(), None).unwrap();
+    bind(client.as_raw_fd(), &source).unwrap();
+    connect(client.as_raw_fd(), &SockaddrIn::new(10, 96, 0, 10, 80)).unwrap();
+    TcpStream::from(client)
+}
+
+sandboxed! {
+    fn mptcp_and_tcp_fast_open_are_served_as_tcp(sandbox) {
+        let _server = sandbox.serve(Ask::Tcp, &ENDPOINTS[..1]);
+        let mut backend = sandbox.open();
+        sync(&mut backend, &desired(&[(VIP, Tcp, &ENDPOINTS[..1])]));
+        let service = SockaddrIn::new(10, 96, 0, 10, 80);
+
+        let mptcp = mptcp_socket();
+        connect(mptcp.as_raw_fd(), &service).unwrap();
+        // A known limit: the kernel connects a subflow, which is another socket than the
+        // one that is asked, so the application sees the endpoint.
+        assert_eq!(greeting(mptcp, ENDPOINTS[0]), ENDPOINTS[0]);
+
+        let (inet, stream) = (AddressFamily::Inet, SockType::Stream);
+        let tcp = socket(inet, stream, SockFlag::empty(), None).unwrap();
+        let fast_open = MsgFlags::from_bits_retain(libc::MSG_FASTOPEN);
+        sendto(tcp.as_raw_fd(), b"hello", &service, fast_open).unwrap();
+        assert_eq!(greeting(tcp, VIP), ENDPOINTS[0]);
+        assert_eq!(counter(&backend, "connect_translated"), 2);
+    }
+}
+
+/// Go uses such sockets where it is told to, and its servers always do.
+#[allow(unsafe_code, reason = "nix does not know the protocol")]
+fn mptcp_socket() -> OwnedFd {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: a plain system call; the descriptor is new and nobody else's.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, kind, libc::IPPROTO_MPTCP);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// Name of the server at the other end, whom the client takes for `peer`.
+fn greeting(client: OwnedFd, peer: &str) -> String {
+    let client = TcpStream::from(client);
+    client
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    assert_eq!(client.peer_addr().unwrap(), parse(peer));
+    let mut line = String::new();
+    BufReader::new(client).read_line(&mut line).unwrap();
+    line.split(' ').next().unwrap().to_owned()
 }
 
 sandboxed! {

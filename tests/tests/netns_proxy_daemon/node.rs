@@ -1,8 +1,9 @@
 //! A node to run the daemon on, and the daemon.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -69,10 +70,11 @@ impl Node {
     pub(crate) fn command_with(&self, verb: &str, bpffs_dir: &Path) -> Command {
         let place = Join::new().netns(&self.netns).mounts(&self.mounts);
         let mut command = place.command(bin("seaway-proxy"));
-        command
-            .arg(verb)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", self.path("bin").display());
+        command.arg(verb).env_clear().env("PATH", path);
+        // A plain HTTP server is reached without a single CA certificate.
+        command.env("SSL_CERT_FILE", "/dev/null");
         command.arg("--bpffs-dir").arg(bpffs_dir);
         command.arg("--run-dir").arg(self.path("run"));
         command.arg("--cni-conf-dir").arg(self.path("net.d"));
@@ -98,6 +100,23 @@ impl Node {
             .unwrap();
         let child = command.stdin(Stdio::null()).stderr(output).spawn().unwrap();
         Daemon { child, log }
+    }
+
+    /// Makes `iptables-nft-restore` say that it was started, and wait until it may go on.
+    pub(crate) fn hold_restore(&self) {
+        let real = self
+            .netns
+            .must_run(&["sh", "-c", "command -v iptables-nft-restore"]);
+        let script = format!(
+            "#!/bin/sh\ntouch {started}\nwhile [ ! -e {go} ]; do sleep 0.02; done\nexec {real} \"$@\"\n",
+            started = self.path("started").display(),
+            go = self.path("go").display(),
+            real = real.trim(),
+        );
+        fs::create_dir(self.path("bin")).unwrap();
+        let file = self.path("bin/iptables-nft-restore");
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
     }
 
     pub(crate) fn cleanup(&self) {
@@ -197,9 +216,22 @@ impl Daemon {
     }
 
     pub(crate) fn end(mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, signal).unwrap();
+    }
+
+    /// Waits for an end that has been asked for already.
+    pub(crate) fn ended(mut self) -> ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 }
 

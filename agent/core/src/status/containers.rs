@@ -151,13 +151,12 @@ impl View<'_> {
         };
         let key = crash_key(self.pod, &container.name);
         let failed = c.finished_at.unwrap_or(self.now);
-        if !restarts
-            || self
-                .state
-                .crashes
-                .waits_until(&key, failed, self.now)
-                .is_none()
-        {
+        let waits = self
+            .state
+            .crashes
+            .waits_until(&key, failed, self.now)
+            .is_some();
+        if !restarts || !waits || self.state.is_starting(&container.name) {
             return None;
         }
         let delay = go_duration(self.state.crashes.delay(&key));
@@ -180,10 +179,11 @@ impl View<'_> {
     ) -> Option<ContainerState> {
         let ended = match latest {
             Some(c) if waiting && c.state == RunState::Exited => Some(c),
-            _ => self
+            Some(latest) => self
                 .observed
-                .previous(&container.name)
+                .before(latest)
                 .filter(|c| c.state == RunState::Exited),
+            None => None,
         };
         match ended {
             Some(c) => Some(self.terminated(c)),

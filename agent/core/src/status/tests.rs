@@ -256,6 +256,7 @@ fn pull_failures() {
         reason: "ErrImagePull",
         message: "no route".into(),
         at: at(99),
+        announced: false,
     };
     state.fail_start(&pod, "c", failure);
     let waiting = |second| {
@@ -375,4 +376,52 @@ fn transition_times_move_only_with_the_status() {
     pod.status = Some(serde_json::from_value(first_status.clone()).unwrap());
     let later = status_at(&pod, &state(&pod), &seen, at(900));
     assert_eq!(later["conditions"], first_status["conditions"]);
+}
+
+#[test]
+fn an_old_echo_changes_nothing_and_foreign_parts_are_taken() {
+    let pod = pod(json!({}));
+    let mut state = state(&pod);
+    let seen = observed(vec![running(&pod, "c")]);
+    let pending = now(&pod, &state, &Observed::default());
+    let ready = now(&pod, &state, &seen);
+    state.api_status = serde_json::from_value(ready.clone()).unwrap();
+    state.absorb(&serde_json::from_value(pending).unwrap());
+    assert_eq!(status_at(&pod, &state, &seen, at(900)), ready);
+    let foreign = json!({"phase": "Failed", "reason": "Evicted",
+        "conditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    state.absorb(&serde_json::from_value(foreign).unwrap());
+    let status = now(&pod, &state, &seen);
+    assert_eq!(status["reason"], "Evicted");
+    assert!(conditions(&status).contains(&"DisruptionTarget=True".to_owned()));
+}
+
+#[test]
+fn an_ephemeral_container_says_that_it_is_not_supported() {
+    let debugged = json!({"ephemeralContainers": [{"name": "debugger", "image": "d:1"}]});
+    let pod = pod(debugged);
+    let mut state = state(&pod);
+    assert_eq!(new_ephemeral(&pod, &state.api_status), ["debugger"]);
+    let status = now(&pod, &state, &observed(vec![running(&pod, "c")]));
+    let said = &status["ephemeralContainerStatuses"][0];
+    assert_eq!(said["name"], "debugger");
+    assert_eq!(said["image"], "d:1");
+    assert_eq!(said["state"]["waiting"]["reason"], EPHEMERAL_REASON);
+    assert_eq!(said["state"]["waiting"]["message"], EPHEMERAL_MESSAGE);
+    // The pod itself is as before.
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(conditions(&status)[2], "Ready=True");
+
+    // Told once: also not again by another agent, which finds this status.
+    state.api_status = serde_json::from_value(status).unwrap();
+    assert_eq!(new_ephemeral(&pod, &state.api_status), [""; 0]);
+    let path = spec::field_path(&pod, "debugger");
+    assert_eq!(path, "spec.ephemeralContainers{debugger}");
+}
+
+#[test]
+fn a_pod_without_ephemeral_containers_says_nothing_of_them() {
+    let pod = pod(json!({}));
+    let status = now(&pod, &state(&pod), &Observed::default());
+    assert_eq!(status["ephemeralContainerStatuses"], Value::Null);
 }

@@ -150,8 +150,7 @@ impl Planner<'_> {
         match c.state {
             RunState::Created => {
                 // Left behind between create and start; never a running process.
-                let starting = super::Operation::Start(container.name.clone());
-                if !self.state.in_flight().contains(&starting) {
+                if !self.state.is_starting(&container.name) {
                     self.push(Action::RemoveContainer { id: c.id.clone() });
                 }
             }
@@ -174,6 +173,9 @@ impl Planner<'_> {
     fn restart(&mut self, sandbox: &Sandbox, container: &Container, ended: &Instance) {
         let key = crash_key(self.pod, &container.name);
         let failed = ended.finished_at.unwrap_or(self.now);
+        if self.state.is_starting(&container.name) {
+            return;
+        }
         if let Some(until) = self.state.crashes.waits_until(&key, failed, self.now) {
             self.plan.backing_off.push(container.name.clone());
             self.wake(until);
@@ -196,8 +198,9 @@ impl Planner<'_> {
     fn prune(&mut self) {
         let observed = self.observed;
         for container in spec::all_containers(self.pod) {
-            let latest = observed.latest(&container.name).map(|c| &c.id);
-            let previous = observed.previous(&container.name).map(|c| &c.id);
+            let newest = observed.latest(&container.name);
+            let latest = newest.map(|c| &c.id);
+            let previous = newest.and_then(|c| observed.before(c)).map(|c| &c.id);
             for c in observed.instances(&container.name) {
                 let kept = Some(&c.id) == latest || Some(&c.id) == previous;
                 if !kept && c.state == RunState::Exited {

@@ -49,6 +49,8 @@ impl Planner<'_> {
         }
         if !self.state.torn_down {
             self.push(Action::Teardown);
+        } else if !self.state.logs_removed {
+            self.push(Action::RemoveLogs);
         } else if !self.state.finished {
             self.push(Action::Finish);
         }

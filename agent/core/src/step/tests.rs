@@ -32,6 +32,7 @@ fn words(plan: &Plan) -> Vec<String> {
             }
             Action::RemoveContainer { id } => format!("remove {id}"),
             Action::Teardown => "teardown".into(),
+            Action::RemoveLogs => "remove logs".into(),
             Action::Finish => "finish".into(),
         })
         .collect()
@@ -174,6 +175,7 @@ fn failed_pulls_back_off_by_image() {
         reason: "ErrImagePull",
         message: String::new(),
         at,
+        announced: false,
     };
     state.fail_start(&pod, "c", failure(at(95)));
     let plan = check(&pod, &state, &observed(vec![]), &[]);
@@ -268,6 +270,8 @@ fn deletion_goes_down_in_order() {
     assert!(plan.ended);
     check(&pod, &state, &Observed::default(), &["teardown"]);
     state.succeed(&Operation::Teardown);
+    check(&pod, &state, &Observed::default(), &["remove logs"]);
+    state.succeed(&Operation::RemoveLogs);
     check(&pod, &state, &Observed::default(), &["finish"]);
     state.succeed(&Operation::Finish);
     check(&pod, &state, &Observed::default(), &[]);
@@ -301,6 +305,8 @@ fn a_pod_that_never_started_goes_at_once() {
     let mut state = PodState::new(&pod, at(0));
     check(&pod, &state, &Observed::default(), &["teardown"]);
     state.torn_down = true;
+    check(&pod, &state, &Observed::default(), &["remove logs"]);
+    state.logs_removed = true;
     check(&pod, &state, &Observed::default(), &["finish"]);
 }
 
@@ -328,7 +334,10 @@ fn a_rejected_pod_starts_nothing_and_can_be_deleted() {
     check(&pod, &state, &Observed::default(), &["teardown"]);
     state.torn_down = true;
     check(&pod, &state, &Observed::default(), &[]);
-    check(&deleted(pod, 0), &state, &Observed::default(), &["finish"]);
+    let pod = deleted(pod, 0);
+    check(&pod, &state, &Observed::default(), &["remove logs"]);
+    state.logs_removed = true;
+    check(&pod, &state, &Observed::default(), &["finish"]);
 }
 
 #[test]
@@ -342,6 +351,10 @@ fn a_finished_pod_keeps_its_containers_for_their_logs() {
     assert!(plan.ended);
     state.torn_down = true;
     check(&pod, &state, &seen, &[]);
+    // They and the logs go when it is deleted, which may be much later.
+    let pod = deleted(pod, 30);
+    check(&pod, &state, &seen, &["remove-sandbox s"]);
+    check(&pod, &state, &Observed::default(), &["remove logs"]);
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn bad_flags_name_the_flag() {
         ("--healthz-bind-address 10256", "--healthz-bind-address"),
         ("--mtu 10", "--mtu"),
         ("--node-name=", "--node-name"),
+        ("--run-dir run", "--run-dir"),
         ("--unknown", "--unknown"),
     ] {
         let text = run(flags).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
+use seaway_proxy_core::desired::DesiredState;
 use seaway_proxy_core::{Node, compile, sync_once};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -107,64 +108,53 @@ impl SyncLoop {
         let started = Instant::now();
         let services = self.metrics.service_changes.pending();
         let endpoints = self.metrics.endpoint_changes.pending();
-        let mut compiled = compile(&self.feed.model(), &Node::named(&*self.node_name));
-        let unsupported = backend.unsupported(&compiled.desired);
-        compiled.skipped.extend(unsupported);
-        let skipped = rounds.skips.report(compiled.skipped);
-        self.metrics
-            .skipped
-            .set(i64::try_from(skipped).unwrap_or(i64::MAX));
-
+        let desired = self.compile(backend, &mut rounds.skips);
         let have = if rounds.read_back_due(started) {
             None
         } else {
             rounds.have.take()
         };
         let full = have.is_none();
-        let result = sync_once(backend, have, &compiled.desired).await;
+        let result = sync_once(backend, have, &desired).await;
         let elapsed = started.elapsed();
         self.metrics.sync_ended(elapsed, result.is_ok());
-        let name = backend.name();
-        match result {
-            Ok(report) => {
-                self.metrics.service_changes.applied(services);
-                self.metrics.endpoint_changes.applied(endpoints);
-                self.health.updated(SERVICES_V4);
-                let drifted = full && report.changed && rounds.nothing_new;
-                rounds.have = Some(report.rendered);
-                rounds.took(full, elapsed);
-                let services = compiled.desired.service_ports();
-                if !self.synced.send_replace(true) {
-                    info!(
-                        backend = name,
-                        services,
-                        ?elapsed,
-                        "Programmed all Services"
-                    );
-                } else if drifted {
-                    warn!(
-                        backend = name,
-                        ?elapsed,
-                        "Repaired what somebody else had changed"
-                    );
-                } else {
-                    debug!(
-                        backend = name,
-                        services,
-                        changed = report.changed,
-                        full,
-                        ?elapsed,
-                        "Synced"
-                    );
-                }
-                Ok(())
-            }
-            Err(error) => {
-                rounds.have = None;
-                log_failure(name, &error, rounds.failures);
-                Err(error.retry())
-            }
+        let report = result.map_err(|error| {
+            rounds.have = None;
+            log_failure(backend.name(), &error, rounds.failures);
+            error.retry()
+        })?;
+        self.metrics.service_changes.applied(services);
+        self.metrics.endpoint_changes.applied(endpoints);
+        self.health.updated(SERVICES_V4);
+        rounds.have = Some(report.rendered);
+        rounds.took(full, elapsed);
+        let (backend, services) = (backend.name(), desired.service_ports());
+        if !self.synced.send_replace(true) {
+            info!(backend, services, ?elapsed, "Programmed all Services");
+        } else if full && report.changed && rounds.nothing_new {
+            warn!(backend, ?elapsed, "Repaired what somebody else had changed");
+        } else {
+            debug!(
+                backend,
+                services,
+                changed = report.changed,
+                full,
+                ?elapsed,
+                "Synced"
+            );
         }
+        Ok(())
+    }
+
+    fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {
+        let mut compiled = compile(&self.feed.model(), &Node::named(&*self.node_name));
+        let unsupported = backend.unsupported(&compiled.desired);
+        compiled.skipped.extend(unsupported);
+        let skipped = skips.report(compiled.skipped);
+        self.metrics
+            .skipped
+            .set(i64::try_from(skipped).unwrap_or(i64::MAX));
+        compiled.desired
     }
 
     /// Until the next round is due; false when there shall be none.

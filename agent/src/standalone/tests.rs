@@ -1,0 +1,147 @@
+use std::fs;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::runtime::watcher::Event;
+
+use super::*;
+
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, \
+                   spec: {containers: [{name: a, image: 'i:1'}]}}";
+
+struct Fixture {
+    manifests: tempfile::TempDir,
+    _state: tempfile::TempDir,
+    standalone: Arc<Standalone>,
+    shutdown: CancellationToken,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (manifests, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = NodeConfig {
+            name: "n1".into(),
+            ips: vec!["10.0.0.1".parse().unwrap()],
+            runtime_socket: "/c.sock".into(),
+            root_dir: state.path().join("root"),
+            pod_log_dir: state.path().join("logs"),
+            cgroup_root: "/".into(),
+            run_dir: state.path().join("run"),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+            max_pods: 110,
+            healthz_bind: None,
+        };
+        let cidr = |text: &str| text.parse().unwrap();
+        let standalone = Standalone::new(config, cidr("10.244.0.0/24"), cidr("10.96.0.0/24"));
+        Self {
+            manifests,
+            _state: state,
+            standalone: Arc::new(standalone),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.manifests.path().join(name), text).unwrap();
+    }
+
+    fn follow(&self) -> tokio::task::JoinHandle<Result<(), DirectoryError>> {
+        let (standalone, shutdown) = (Arc::clone(&self.standalone), self.shutdown.clone());
+        let path = self.manifests.path().to_owned();
+        tokio::spawn(async move { standalone.follow(&path, shutdown).await })
+    }
+}
+
+async fn next(pods: &mut Watch<Pod>) -> Event<Pod> {
+    let next = tokio::time::timeout(Duration::from_secs(10), pods.next()).await;
+    next.expect("something happens").unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn files_become_pods_and_go() {
+    let fixture = Fixture::new();
+    fixture.write("web.yaml", POD);
+    let mut pods = fixture.standalone.pods();
+    let following = fixture.follow();
+    assert!(matches!(next(&mut pods).await, Event::Init));
+    let Event::InitApply(first) = next(&mut pods).await else {
+        panic!("no pod")
+    };
+    assert!(matches!(next(&mut pods).await, Event::InitDone));
+    fixture.write("web.yaml", &POD.replace("i:1", "i:2"));
+    let Event::Apply(ending) = next(&mut pods).await else {
+        panic!("not changed")
+    };
+    assert_eq!(ending.metadata.uid, first.metadata.uid);
+    assert!(ending.metadata.deletion_timestamp.is_some());
+    let (events, _writer) = crate::events::channel("n1");
+    fixture
+        .standalone
+        .objects(events)
+        .finish_deletion(&ending)
+        .await
+        .unwrap();
+    assert!(matches!(next(&mut pods).await, Event::Delete(_)));
+    let Event::Apply(second) = next(&mut pods).await else {
+        panic!("no successor")
+    };
+    assert_ne!(second.metadata.uid, first.metadata.uid);
+    fixture.shutdown.cancel();
+    following.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_file_leaves_its_last_version_and_the_rest_running() {
+    let fixture = Fixture::new();
+    fixture.write("web.yaml", POD);
+    let mut pods = fixture.standalone.pods();
+    let following = fixture.follow();
+    for _ in 0..3 {
+        next(&mut pods).await;
+    }
+    fixture.write("web.yaml", &POD.replace("image:", "imagee:"));
+    fixture.write("other.yaml", &POD.replace("name: web", "name: other"));
+    let Event::Apply(other) = next(&mut pods).await else {
+        panic!("no other pod")
+    };
+    assert_eq!(other.metadata.name.as_deref(), Some("other"));
+    let listing = fixture.standalone.local_source().listing();
+    assert_eq!(listing.pods.len(), 2);
+    assert!(
+        listing
+            .pods
+            .iter()
+            .all(|pod| pod.metadata.deletion_timestamp.is_none())
+    );
+    fixture.shutdown.cancel();
+    following.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_ends_it() {
+    let fixture = Fixture::new();
+    let path = fixture.manifests.path().join("missing");
+    let error = fixture
+        .standalone
+        .follow(&path, CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+}
+
+#[tokio::test]
+async fn tokens_are_refused_with_the_reason() {
+    let fixture = Fixture::new();
+    let (events, _writer) = crate::events::channel("n1");
+    let objects = fixture.standalone.objects(events);
+    let error = objects
+        .token(&Pod::default(), None, 3600)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("not available from a directory of manifests"),
+        "{error}"
+    );
+}

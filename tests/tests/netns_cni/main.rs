@@ -1,0 +1,11 @@
+//! The real seaway-cni binary, called as a container runtime calls it; the
+//! oracles are `ip -j` and packets.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod add;
+mod del;
+mod failures;
+mod loopback;
+mod node;
+mod protocol;

@@ -1,0 +1,171 @@
+//! A node that has nothing but the plugin, and how a runtime calls it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use seaway_testbed::{Netns, bin};
+use serde_json::{Value, json};
+
+/// A node without anything but the plugin; 172.30.0.11 is its own address.
+pub(crate) struct Node {
+    pub(crate) netns: Netns,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) conf: Value,
+    /// `seaway-cni`, or another name that it is called by.
+    pub(crate) program: PathBuf,
+}
+
+impl Node {
+    pub(crate) fn new(range: &str) -> Self {
+        let netns = Netns::new("node");
+        netns.ip("addr add 172.30.0.11/32 dev lo");
+        let dir = tempfile::tempdir().unwrap();
+        let conf = json!({
+            "cniVersion": "1.0.0",
+            "name": "seaway",
+            "type": "seaway-cni",
+            "mtu": 1450,
+            "ipam": {
+                "type": "seaway",
+                "ranges": [{"subnet": range}],
+                "dataDir": dir.path().join("cni"),
+            },
+        });
+        Self {
+            netns,
+            dir,
+            conf,
+            program: bin("seaway-cni"),
+        }
+    }
+
+    pub(crate) fn command(&self, verb: &str, id: &str, pod_path: &str) -> Command {
+        let mut command = self.netns.command(&self.program);
+        command.env_clear().envs([
+            ("CNI_COMMAND", verb),
+            ("CNI_CONTAINERID", id),
+            ("CNI_NETNS", pod_path),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_PATH", "/opt/cni/bin"),
+            (
+                "CNI_ARGS",
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web",
+            ),
+        ]);
+        command
+    }
+
+    pub(crate) fn call(&self, verb: &str, id: &str, pod_path: &str) -> Output {
+        feed(self.command(verb, id, pod_path), &self.conf)
+    }
+
+    #[track_caller]
+    pub(crate) fn add(&self, id: &str, pod: &Netns) -> Value {
+        success(&self.call("ADD", id, pod_path(pod)))
+    }
+
+    #[track_caller]
+    pub(crate) fn del(&self, id: &str, pod_path: &str) {
+        let output = self.call("DEL", id, pod_path);
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(output.stdout.is_empty(), "{}", text(&output));
+    }
+
+    #[track_caller]
+    pub(crate) fn fails(&self, verb: &str, id: &str, pod_path: &str) -> Value {
+        failure(&self.call(verb, id, pod_path))
+    }
+
+    /// Names of the records, without the hints.
+    pub(crate) fn records(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut dirs = vec![self.dir.path().join("cni/seaway")];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    dirs.push(entry.path());
+                } else {
+                    names.push(entry.file_name().into_string().unwrap());
+                }
+            }
+        }
+        names.retain(|name| name.contains('='));
+        names.sort();
+        names
+    }
+
+    /// No pod's interface, route, neighbour entry or record.
+    #[track_caller]
+    pub(crate) fn assert_empty(&self) {
+        let links = self.netns.ip_json("link");
+        assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
+        assert_eq!(self.netns.ip_json("route show proto 83"), json!([]));
+        assert_eq!(self.netns.ip_json("neigh"), json!([]));
+        assert_eq!(self.records(), [""; 0]);
+    }
+}
+
+/// A packet goes there and one comes back: nobody listens on the port, and the
+/// other host says so. From loopback this is also an ICMP answer.
+#[track_caller]
+pub(crate) fn assert_reaches(from: &Netns, address: &str) {
+    let error = from.ask_udp(&format!("{address}:9")).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        std::io::ErrorKind::ConnectionRefused,
+        "{address}"
+    );
+}
+
+pub(crate) fn pod_path(pod: &Netns) -> &str {
+    pod.path().to_str().unwrap()
+}
+
+pub(crate) fn feed(mut command: Command, conf: &Value) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A plugin that fails early does not read it.
+    stdin.write_all(conf.to_string().as_bytes()).ok();
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!(
+        "{}: {}{}",
+        output.status,
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
+}
+
+#[track_caller]
+pub(crate) fn success(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn failure(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(1), "{}", text(output));
+    let error: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(output)));
+    assert!(
+        error["code"].is_u64() && error["msg"].is_string() && error["cniVersion"].is_string(),
+        "{error}"
+    );
+    error
+}
+
+pub(crate) fn address(result: &Value) -> String {
+    let network = result["ips"][0]["address"].as_str().unwrap();
+    network.strip_suffix("/32").unwrap().to_owned()
+}
