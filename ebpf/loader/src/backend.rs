@@ -9,6 +9,7 @@ use aya::EbpfLoader;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 use seaway_ebpf_abi::PROGRAMS;
+use seaway_proxy_core::Skipped;
 use seaway_proxy_core::backend::{Backend, BackendError};
 use seaway_proxy_core::desired::DesiredState;
 use tracing::info;
@@ -271,6 +272,11 @@ impl Backend for EbpfBackend {
 
     fn render(&self, desired: &DesiredState) -> Rendered {
         render::render(desired)
+    }
+
+    fn unsupported(&self, desired: &DesiredState) -> Vec<Skipped> {
+        let left_out = render::unsupported(desired).into_iter();
+        left_out.map(Skipped::from).collect()
     }
 
     fn read_back(&mut self) -> impl Future<Output = Result<Rendered, BackendError>> + Send {

@@ -12,7 +12,7 @@
 //!
 //! It deliberately knows nothing of Kubernetes, does not decide when to write, and
 //! spawns no task: the caller runs [`EbpfLogs::run`] where it wants to.
-//! IPv6 frontends are not served yet; [`unsupported`] names them.
+//! Cluster IPs of IPv4 are served so far; [`unsupported`] names all other frontends.
 
 mod backend;
 mod bpffs;

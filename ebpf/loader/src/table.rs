@@ -13,6 +13,9 @@ use crate::render::{FrontendAddr, Rendered};
 /// Stands for a slot that should be there and is not; no endpoint looks like it.
 const LOST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
+/// IANA's protocol number.
+const IPPROTO_SCTP: u8 = 132;
+
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -200,6 +203,8 @@ fn key_of((addr, protocol): FrontendAddr) -> FrontendKey {
         protocol: match protocol {
             Protocol::Tcp => PROTO_TCP,
             Protocol::Udp => PROTO_UDP,
+            // Never rendered: nothing is looked up by it.
+            Protocol::Sctp => IPPROTO_SCTP,
         },
         pad: 0,
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 
 use crate::desired::DesiredState;
+use crate::skipped::Skipped;
 
 /// When it makes sense to try a failed step again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,12 @@ pub trait Backend: Send {
 
     /// The kernel objects that mean `desired`.
     fn render(&self, desired: &DesiredState) -> Self::Rendered;
+
+    /// What of `desired` this backend does not program, or not as it should be.
+    /// Nothing, unless said otherwise.
+    fn unsupported(&self, _desired: &DesiredState) -> Vec<Skipped> {
+        Vec::new()
+    }
 
     /// What of ours the kernel holds now, in the same terms as `render`.
     fn read_back(&mut self) -> impl Future<Output = Result<Self::Rendered, BackendError>> + Send;

@@ -1,14 +1,23 @@
 //! Decides who answers for each Service port.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
 
 use crate::desired::{
-    DesiredState, Endpoint, Frontend, FrontendKind, ServicePort, ServicePortName,
+    DesiredState, Family, FamilyState, HealthCheck, ServicePort, ServicePortName,
 };
-use crate::ingest::{Conditions, Port, ServiceSpec};
+use crate::ingest::{Port, ServiceSpec};
 use crate::model::Model;
+use crate::node::Node;
 use crate::skipped::{Kind, ObjectKey, SkipReason, Skipped};
+
+mod claims;
+mod endpoints;
+
+use claims::Claims;
+use endpoints::Known;
 
 /// The outcome of [`compile`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,37 +28,80 @@ pub struct Compiled {
     pub skipped: Vec<Skipped>,
 }
 
-/// Computes the desired state of the node named `node_name`.
+/// Computes the desired state of `node`.
 ///
 /// The result depends on the objects alone, not on the order in which they came.
-pub fn compile(model: &Model, node_name: &str) -> Compiled {
+pub fn compile(model: &Model, node: &Node) -> Compiled {
     let mut services: Vec<_> = model.services().collect();
     // The older Service keeps a contested frontend, so that a new one cannot
     // take traffic away from it; the name breaks ties.
     services.sort_by_key(|(key, spec)| (spec.created.unwrap_or(i64::MAX), *key));
 
-    let mut claims = Claims::default();
-    let mut desired = DesiredState::default();
     let mut skipped: Vec<Skipped> = model.skipped().cloned().collect();
-    for (key, spec) in services {
-        for port in &spec.ports {
-            let name = port_name(key, port);
-            let frontends = claims.claim(&name, spec, port, &mut skipped);
-            if frontends.is_empty() {
-                continue;
-            }
-            let endpoints = endpoints(model, key, port, node_name);
-            desired.services.insert(
-                name,
-                ServicePort {
-                    frontends,
-                    endpoints,
-                },
-            );
+    let mut claims = Claims::default();
+    for wave in claims::WAVES {
+        for &(key, spec) in &services {
+            claims.wave(wave, key, spec, node, &mut skipped);
         }
+    }
+    let mut desired = DesiredState::default();
+    for family in Family::ALL {
+        let half = desired.family_mut(family);
+        half.node_ports = node.node_port_addresses(family);
+        half.local_sources = node.local_sources(family);
+        half.masquerade_all = node.masquerade_all;
+        for &(key, spec) in &services {
+            push_service(half, family, model, node, key, spec, &mut claims);
+        }
+    }
+    for &(key, spec) in &services {
+        report_ranges(key, spec, &mut skipped);
     }
     skipped.sort();
     Compiled { desired, skipped }
+}
+
+/// A Service's ports and health check in one family.
+fn push_service(
+    half: &mut FamilyState,
+    family: Family,
+    model: &Model,
+    node: &Node,
+    key: &ObjectKey,
+    spec: &ServiceSpec,
+    claims: &mut Claims,
+) {
+    let mut local_ready: BTreeSet<IpAddr> = BTreeSet::new();
+    let mut here = false;
+    for port in &spec.ports {
+        let name = port_name(key, port);
+        let frontends = claims.take(family, &name);
+        if frontends.is_empty() {
+            continue;
+        }
+        here = true;
+        let known = Known::of(model, key, port, node, family);
+        local_ready.extend(known.local_ready());
+        let service_port = ServicePort {
+            frontends,
+            cluster: known.cluster(node),
+            local: known.local(),
+            internal: spec.internal,
+            external: spec.external,
+            source_ranges: source_ranges(spec, family, node),
+            affinity: spec.affinity,
+        };
+        half.services.insert(name, service_port);
+    }
+    if let Some(port) = spec.health_check_node_port
+        && here
+    {
+        let check = HealthCheck {
+            port,
+            endpoints: local_ready.len(),
+        };
+        half.health_checks.insert(key.clone(), check);
+    }
 }
 
 fn port_name(key: &ObjectKey, port: &Port) -> ServicePortName {
@@ -60,130 +112,45 @@ fn port_name(key: &ObjectKey, port: &Port) -> ServicePortName {
     }
 }
 
-/// Who has which frontend.
-#[derive(Default)]
-struct Claims(BTreeMap<Frontend, ServicePortName>);
-
-impl Claims {
-    /// The frontends of a port that nobody has claimed before.
-    fn claim(
-        &mut self,
-        name: &ServicePortName,
-        spec: &ServiceSpec,
-        port: &Port,
-        skipped: &mut Vec<Skipped>,
-    ) -> Vec<Frontend> {
-        let mut won = Vec::new();
-        for &addr in &spec.cluster_ips {
-            let kind = FrontendKind::ClusterIp;
-            let frontend = Frontend {
-                addr,
-                port: port.port,
-                protocol: port.protocol,
-                kind,
-            };
-            if let Some(winner) = self.0.get(&frontend) {
-                if winner != name {
-                    skipped.push(contested(name, port, frontend, winner.clone()));
-                }
-                continue;
-            }
-            self.0.insert(frontend, name.clone());
-            won.push(frontend);
-        }
-        won.sort();
-        won
-    }
-}
-
-fn contested(
-    loser: &ServicePortName,
-    port: &Port,
-    frontend: Frontend,
-    winner: ServicePortName,
-) -> Skipped {
-    Skipped {
-        kind: Kind::Service,
-        object: ObjectKey::new(loser.namespace.clone(), loser.name.clone()),
-        field: format!("spec.ports[{}]", port.index),
-        reason: SkipReason::Contested { frontend, winner },
-    }
-}
-
-/// The endpoints that may answer for a port now, of both families.
+/// Who may use the load balancer IPs of a family.
 ///
-/// Ready ones; when there is none in a family, those which still serve while
-/// they terminate, because a late answer is better than none.
-fn endpoints(model: &Model, key: &ObjectKey, port: &Port, node_name: &str) -> Vec<Endpoint> {
-    let known = known_endpoints(model, key, port, node_name);
-    let mut chosen = Vec::new();
-    for v4 in [true, false] {
-        let family = || known.iter().filter(|(addr, _)| addr.is_ipv4() == v4);
-        let any_ready = family().any(|(_, e)| e.conditions.ready);
-        let usable = family().filter(|(_, e)| {
-            if any_ready {
-                e.conditions.ready
-            } else {
-                e.conditions.serving && e.conditions.terminating
-            }
-        });
-        chosen.extend(usable.map(|(&addr, e)| Endpoint {
-            addr,
-            local: e.local,
-        }));
+/// A node that holds such an address itself may use it as the source of its own
+/// connections; they are let in where the node itself is.
+fn source_ranges(spec: &ServiceSpec, family: Family, node: &Node) -> Option<Vec<IpNetwork>> {
+    let ranges = spec.source_ranges.as_ref()?;
+    let of_family = |addr: &IpAddr| Family::of(*addr) == family;
+    let mut own: Vec<IpNetwork> = ranges
+        .iter()
+        .filter(|range| of_family(&range.ip()))
+        .copied()
+        .collect();
+    let mut addresses = node.addresses.iter().filter(|addr| of_family(addr));
+    if addresses.any(|addr| own.iter().any(|range| range.contains(*addr))) {
+        let vips = spec.load_balancer_ips.iter().filter(|addr| of_family(addr));
+        own.extend(vips.map(|addr| IpNetwork::from(*addr)));
     }
-    chosen.sort();
-    chosen
+    own.sort_unstable();
+    own.dedup();
+    Some(own)
 }
 
-#[derive(Clone, Copy)]
-struct Known {
-    conditions: Conditions,
-    local: bool,
-}
-
-impl Known {
-    /// Of two copies of an endpoint the greater counts: a ready one; else the
-    /// one that does not terminate, because the other is a former pod's whose
-    /// address has been given to a new one.
-    fn rank(self) -> (bool, bool, bool, bool) {
-        let Conditions {
-            ready,
-            serving,
-            terminating,
-        } = self.conditions;
-        (ready, !terminating, serving, self.local)
-    }
-}
-
-/// Every endpoint of a port once, whatever its conditions.
-///
-/// Slice ports match by name and protocol; the Service's targetPort has been
-/// resolved by whoever wrote the slice, and may differ from slice to slice.
-fn known_endpoints(
-    model: &Model,
-    key: &ObjectKey,
-    port: &Port,
-    node_name: &str,
-) -> BTreeMap<SocketAddr, Known> {
-    let mut known: BTreeMap<SocketAddr, Known> = BTreeMap::new();
-    for slice in model.slices_of(key) {
-        let same = |p: &&Port| p.name == port.name && p.protocol == port.protocol;
-        for target in slice.ports.iter().filter(same) {
-            for endpoint in &slice.endpoints {
-                let new = Known {
-                    conditions: endpoint.conditions,
-                    local: endpoint.node_name.as_deref() == Some(node_name),
-                };
-                let addr = SocketAddr::new(endpoint.addr, target.port);
-                let entry = known.entry(addr).or_insert(new);
-                if new.rank() > entry.rank() {
-                    *entry = new;
-                }
-            }
+/// Tells an owner who restricts one family that the other one is closed.
+fn report_ranges(key: &ObjectKey, spec: &ServiceSpec, skipped: &mut Vec<Skipped>) {
+    let Some(ranges) = &spec.source_ranges else {
+        return;
+    };
+    for family in Family::ALL {
+        let has = |addr: IpAddr| Family::of(addr) == family;
+        let vips = spec.load_balancer_ips.iter().any(|addr| has(*addr));
+        if vips && !ranges.iter().any(|range| has(range.ip())) {
+            skipped.push(Skipped {
+                kind: Kind::Service,
+                object: key.clone(),
+                field: "spec.loadBalancerSourceRanges".to_owned(),
+                reason: SkipReason::NoRangeOfFamily { family },
+            });
         }
     }
-    known
 }
 
 #[cfg(test)]

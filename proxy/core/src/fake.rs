@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::backend::{Backend, BackendError, Retry};
-use crate::desired::{DesiredState, ServicePort};
+use crate::desired::{DesiredState, Source, Verdict};
 
 /// A backend in memory that fails a share of its steps, leaving the rest undone.
 ///
@@ -69,6 +69,27 @@ impl Fake {
     }
 }
 
+fn shown(verdict: Verdict<'_>) -> String {
+    let (endpoints, masquerade) = match verdict {
+        Verdict::Refuse => return "refuse".to_owned(),
+        Verdict::Drop => return "drop".to_owned(),
+        Verdict::Answer {
+            endpoints,
+            masquerade,
+        } => (endpoints, masquerade),
+    };
+    let star = |local| if local { "*" } else { "" };
+    let list: Vec<String> = endpoints
+        .iter()
+        .map(|e| format!("{}{}", e.addr, star(e.local)))
+        .collect();
+    format!(
+        "{}{}",
+        list.join(","),
+        if masquerade { " masq" } else { "" }
+    )
+}
+
 impl Backend for Fake {
     type Rendered = FakeRendered;
 
@@ -78,27 +99,18 @@ impl Backend for Fake {
 
     fn render(&self, desired: &DesiredState) -> FakeRendered {
         let mut lines = BTreeMap::new();
-        for (
-            name,
-            ServicePort {
-                frontends,
-                endpoints,
-            },
-        ) in &desired.services
-        {
-            for frontend in frontends {
-                let own = endpoints
-                    .iter()
-                    .filter(|e| e.addr.is_ipv4() == frontend.addr.is_ipv4());
-                let list: Vec<String> = own
-                    .map(|e| format!("{}{}", e.addr, if e.local { "*" } else { "" }))
-                    .collect();
-                let list = if list.is_empty() {
-                    "refuse".to_owned()
-                } else {
-                    list.join(",")
-                };
-                lines.insert(frontend.to_string(), format!("-> {list} ({name})"));
+        for half in [&desired.v4, &desired.v6] {
+            for (name, port) in &half.services {
+                for frontend in &port.frontends {
+                    let verdict = |source| shown(half.verdict(port, frontend, source));
+                    let (pod, outside) = (verdict(Source::Pod), verdict(Source::Outside));
+                    let text = if pod == outside {
+                        pod
+                    } else {
+                        format!("{pod} | from outside {outside}")
+                    };
+                    lines.insert(frontend.to_string(), format!("-> {text} ({name})"));
+                }
             }
         }
         FakeRendered(lines)

@@ -5,13 +5,17 @@
 //! here fails. Conversions look at one object alone; what depends on several
 //! objects is [`compile`](crate::compile())'s.
 
+mod external;
 mod parse;
 mod service;
 mod slice;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use crate::desired::Protocol;
+use ipnetwork::IpNetwork;
+
+use crate::desired::{Protocol, TrafficPolicy};
 use crate::skipped::{Kind, ObjectKey, SkipReason, Skipped};
 
 pub use service::service;
@@ -39,10 +43,25 @@ pub struct ServiceSpec {
     /// `metadata.creationTimestamp` in seconds since 1970; decides contested
     /// frontends. `None` (never from an API server) counts as youngest.
     pub created: Option<i64>,
-    /// At most one per family from a sane API server.
+    /// At most one per family from a sane API server. A family without one is
+    /// not served at all.
     pub cluster_ips: Vec<IpAddr>,
+    /// `status.loadBalancer.ingress[].ip` with ipMode VIP (or none).
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// `spec.externalIPs`
+    pub external_ips: Vec<IpAddr>,
     /// With different names.
     pub ports: Vec<Port>,
+    /// `spec.internalTrafficPolicy`
+    pub internal: TrafficPolicy,
+    /// `spec.externalTrafficPolicy`, where the Service's type has one.
+    pub external: TrafficPolicy,
+    /// `spec.loadBalancerSourceRanges`, of both families; `None`: everybody.
+    pub source_ranges: Option<Vec<IpNetwork>>,
+    /// Timeout of session affinity by client address.
+    pub affinity: Option<Duration>,
+    /// `spec.healthCheckNodePort`, where it means something.
+    pub health_check_node_port: Option<u16>,
 }
 
 /// A port of a Service, or of an EndpointSlice.
@@ -54,6 +73,8 @@ pub struct Port {
     pub protocol: Protocol,
     /// Never 0.
     pub port: u16,
+    /// Of a Service: the port on the node's own addresses.
+    pub node_port: Option<u16>,
     /// Index in the object, for messages.
     pub index: usize,
 }
@@ -78,6 +99,10 @@ pub struct SliceEndpoint {
     pub node_name: Option<String>,
     /// With the API's defaults filled in.
     pub conditions: Conditions,
+    /// Nodes whose clients should use it: `hints.forNodes`.
+    pub for_nodes: Vec<String>,
+    /// Zones whose clients should use it: `hints.forZones`.
+    pub for_zones: Vec<String>,
 }
 
 /// An endpoint's conditions.

@@ -14,12 +14,18 @@ pub mod compile;
 pub mod desired;
 #[cfg(feature = "fake")]
 pub mod fake;
+#[cfg(feature = "interpret")]
+pub mod flows;
 pub mod ingest;
+#[cfg(feature = "interpret")]
+pub mod interpret;
 pub mod model;
+pub mod node;
 pub mod skipped;
 pub mod sync;
 
 pub use compile::{Compiled, compile};
 pub use model::Model;
+pub use node::Node;
 pub use skipped::{ObjectKey, Skipped};
 pub use sync::{SyncReport, sync_once};

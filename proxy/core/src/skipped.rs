@@ -4,7 +4,7 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::desired::{Frontend, ServicePortName};
+use crate::desired::{Family, Frontend, ServicePortName};
 
 /// Namespace and name of an object; shown as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +92,7 @@ pub enum SkipClass {
     Malformed,
     /// The object's owner: another Service has the address.
     Contested,
-    /// The operator: valid, but not served by this version.
+    /// The operator: valid, but not served by the backend in use.
     Unsupported,
 }
 
@@ -144,6 +144,52 @@ pub enum SkipReason {
         /// As found.
         value: String,
     },
+    /// Not a network in CIDR form.
+    #[error("{value:?} is not a CIDR")]
+    BadNetwork {
+        /// As found.
+        value: String,
+    },
+    /// A word that the API does not know.
+    #[error("{value:?} is none of {expected}")]
+    UnknownValue {
+        /// As found.
+        value: String,
+        /// What it could be.
+        expected: &'static str,
+    },
+    /// A number that the API does not allow.
+    #[error("{value} is not within {expected}")]
+    OutOfRange {
+        /// As found.
+        value: i32,
+        /// What it could be.
+        expected: &'static str,
+    },
+    /// `ipMode: Proxy`: traffic must go through the load balancer itself.
+    #[error("ipMode Proxy, the load balancer wants to see the traffic")]
+    ProxiedByLoadBalancer,
+    /// A load balancer that is known by name alone.
+    #[error("a name and no address")]
+    NoAddress,
+    /// An external address of a family in which the Service has no cluster IP.
+    #[error("the Service has no {family} cluster IP, so {value} is not served")]
+    NoClusterIpOfFamily {
+        /// As found.
+        value: String,
+        /// Which one.
+        family: Family,
+    },
+    /// Source ranges of one family only, on a Service with load balancer IPs of
+    /// both: nobody may use those of the other.
+    #[error("no source range of {family}, so the load balancer IPs of that family admit nobody")]
+    NoRangeOfFamily {
+        /// Which one.
+        family: Family,
+    },
+    /// `spec.externalIPs` are switched off by the operator.
+    #[error("external IPs are switched off on this node")]
+    ExternalIpsOff,
     /// An address to which no Service may lead.
     #[error("{value} is a {what} address")]
     ForbiddenAddress {
@@ -193,11 +239,13 @@ pub enum SkipReason {
         /// Who has it.
         winner: ServicePortName,
     },
-    /// Valid, but not served by this version.
-    #[error("{what} is not supported yet")]
-    Unsupported {
-        /// What is missing.
-        what: &'static str,
+    /// Valid, but the backend in use does not serve it.
+    #[error("{frontend}: {why}")]
+    Backend {
+        /// What is not served.
+        frontend: Frontend,
+        /// The backend's reason.
+        why: String,
     },
 }
 
@@ -211,9 +259,17 @@ impl SkipReason {
             | Self::OtherProxy { .. }
             | Self::HeadlessSlice
             | Self::NoService
+            | Self::ProxiedByLoadBalancer
+            | Self::NoAddress
+            | Self::ExternalIpsOff
             | Self::Fqdn => SkipClass::Intended,
             Self::Missing
             | Self::BadAddress { .. }
+            | Self::BadNetwork { .. }
+            | Self::UnknownValue { .. }
+            | Self::OutOfRange { .. }
+            | Self::NoClusterIpOfFamily { .. }
+            | Self::NoRangeOfFamily { .. }
             | Self::ForbiddenAddress { .. }
             | Self::WrongFamily { .. }
             | Self::UnknownAddressType { .. }
@@ -221,7 +277,7 @@ impl SkipReason {
             | Self::UnknownProtocol { .. }
             | Self::DuplicatePortName { .. } => SkipClass::Malformed,
             Self::Contested { .. } => SkipClass::Contested,
-            Self::Unsupported { .. } => SkipClass::Unsupported,
+            Self::Backend { .. } => SkipClass::Unsupported,
         }
     }
 }

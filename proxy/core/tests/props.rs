@@ -11,7 +11,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use proptest::prelude::*;
 use seaway_proxy_core::backend::Backend;
 use seaway_proxy_core::fake::Fake;
-use seaway_proxy_core::{Compiled, Model, ObjectKey, compile, sync_once};
+use seaway_proxy_core::{Compiled, Model, Node, ObjectKey, compile, sync_once};
 use serde_json::json;
 
 /// One event of a watch. Numbers choose among few names and contents, so that
@@ -37,14 +37,24 @@ fn service(name: u8, content: u8) -> Service {
     let ip = ips[usize::from(content) % ips.len()];
     let created = format!("2024-01-0{}T00:00:00Z", 1 + content % 3);
     let ports = match content % 4 {
-        0 => json!([{"port": 80}]),
+        0 => json!([{"port": 80, "nodePort": 30000 + u16::from(content % 3)}]),
         1 => json!([{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]),
         2 => json!([{"name": "a", "port": 0}, {"name": "b", "port": 80}]),
         _ => json!([{"name": "a", "port": 443}]),
     };
+    let external = ["192.0.2.1", "192.0.2.2", "10.96.0.1"];
+    let pick = |shift: u8| usize::from(content >> shift) % 3;
     let object = json!({
         "metadata": {"namespace": "ns", "name": format!("svc{name}"), "creationTimestamp": created},
-        "spec": {"clusterIP": ip, "ports": ports},
+        "spec": {
+            "type": "LoadBalancer", "clusterIP": ip, "ports": ports,
+            "externalIPs": [external[pick(1)]],
+            "externalTrafficPolicy": if content & 8 == 0 { "Local" } else { "Cluster" },
+            "internalTrafficPolicy": if content & 16 == 0 { "Local" } else { "Cluster" },
+            "healthCheckNodePort": 32000 + u16::from(name),
+            "loadBalancerSourceRanges": if content & 32 == 0 { json!([]) } else { json!(["192.168.0.0/24"]) },
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": external[pick(3)]}]}},
     });
     serde_json::from_value(object).unwrap()
 }
@@ -56,6 +66,11 @@ fn slice(name: u8, content: u8) -> EndpointSlice {
             json!({
                 "addresses": [format!("10.0.0.{}", 1 + (i + content % 5) % 5)],
                 "nodeName": format!("n{}", i % 2),
+                "hints": if content & 64 == 0 {
+                    json!({"forZones": [{"name": if i % 2 == 0 { "a" } else { "b" }}]})
+                } else {
+                    json!(null)
+                },
                 "conditions": {"ready": ready, "serving": true, "terminating": content & 2 == 0},
             })
         })
@@ -69,6 +84,15 @@ fn slice(name: u8, content: u8) -> EndpointSlice {
         "endpoints": endpoints,
     });
     serde_json::from_value(object).unwrap()
+}
+
+/// In zone `a`, with an address in one of the source ranges.
+fn node() -> Node {
+    Node {
+        zone: Some("a".to_owned()),
+        addresses: vec!["192.168.0.2".parse().unwrap()],
+        ..Node::named("n1")
+    }
 }
 
 /// The objects that exist after all events.
@@ -114,7 +138,7 @@ impl World {
         let (services, slices) = self.list();
         model.reset_services(&services);
         model.reset_slices(&slices);
-        compile(&model, "n1")
+        compile(&model, &node())
     }
 }
 
@@ -171,7 +195,7 @@ proptest! {
                 model.reset_services(&services);
             }
         }
-        prop_assert_eq!(compile(&model, "n1"), world.compiled());
+        prop_assert_eq!(compile(&model, &node()), world.compiled());
 
         // All events of one kind before those of the other, in both orders.
         let is_slice = |e: &&Event| matches!(e, Event::ApplySlice(..) | Event::DeleteSlice(_));
@@ -179,7 +203,7 @@ proptest! {
             let mut model = Model::new();
             events.iter().filter(|e| is_slice(e) == slices_first).for_each(|e| feed(&mut model, e));
             events.iter().filter(|e| is_slice(e) != slices_first).for_each(|e| feed(&mut model, e));
-            prop_assert_eq!(compile(&model, "n1"), world.compiled());
+            prop_assert_eq!(compile(&model, &node()), world.compiled());
         }
     }
 
@@ -191,14 +215,20 @@ proptest! {
             world.happen(event);
         }
         let desired = world.compiled().desired;
-        let mut frontends: Vec<_> =
-            desired.services.values().flat_map(|port| &port.frontends).collect();
-        let all = frontends.len();
-        frontends.sort();
-        frontends.dedup();
-        prop_assert_eq!(frontends.len(), all);
-        for port in desired.services.values() {
-            prop_assert!(port.endpoints.is_sorted_by(|a, b| a.addr < b.addr));
+        for half in [&desired.v4, &desired.v6] {
+            let frontends = half.services.values().flat_map(|port| &port.frontends);
+            let mut claims: Vec<_> = frontends.map(|f| (f.addr, f.port, f.protocol)).collect();
+            let all = claims.len();
+            claims.sort_unstable();
+            claims.dedup();
+            prop_assert_eq!(claims.len(), all);
+            for port in half.services.values() {
+                prop_assert!(!port.frontends.is_empty());
+                prop_assert!(port.cluster.is_sorted_by(|a, b| a.addr < b.addr));
+                prop_assert!(port.local.is_sorted_by(|a, b| a.addr < b.addr));
+                prop_assert!(port.local.iter().all(|endpoint| endpoint.local));
+                prop_assert!(!port.cluster.is_empty() || port.local.is_empty());
+            }
         }
     }
 

@@ -1,27 +1,47 @@
 //! What an operator may choose.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipnetwork::Ipv4Network;
+use seaway_proxy_core::desired::Family;
 
 use crate::flavour::Flavour;
 
-/// The two programs of one flavour.
+/// The programs of one flavour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
     /// Like `iptables-save`.
     pub save: PathBuf,
     /// Like `iptables-restore`.
     pub restore: PathBuf,
+    /// Like `ip6tables-save`.
+    pub save_v6: PathBuf,
+    /// Like `ip6tables-restore`.
+    pub restore_v6: PathBuf,
 }
 
 impl Commands {
-    /// `iptables-{infix}save` and `iptables-{infix}restore`, from `PATH`.
+    /// `iptables-{infix}save` and so on, from `PATH`.
     pub(crate) fn named(infix: &str) -> Self {
         Self {
             save: format!("iptables-{infix}save").into(),
             restore: format!("iptables-{infix}restore").into(),
+            save_v6: format!("ip6tables-{infix}save").into(),
+            restore_v6: format!("ip6tables-{infix}restore").into(),
+        }
+    }
+
+    pub(crate) fn save(&self, family: Family) -> &Path {
+        match family {
+            Family::V4 => &self.save,
+            Family::V6 => &self.save_v6,
+        }
+    }
+
+    pub(crate) fn restore(&self, family: Family) -> &Path {
+        match family {
+            Family::V4 => &self.restore,
+            Family::V6 => &self.restore_v6,
         }
     }
 }
@@ -35,11 +55,17 @@ pub struct Config {
     pub nft: Commands,
     /// Programs of the legacy flavour.
     pub legacy: Commands,
-    /// Sources outside of these networks are masqueraded on their way to a
-    /// ClusterIP, because replies to them might take another way. Empty: none
-    /// are; right wherever all pods are reached by routes, as in our own pod
-    /// network.
-    pub cluster_cidrs: Vec<Ipv4Network>,
+    /// Whether IPv6 is served; `None`: where ip6tables works.
+    pub ipv6: Option<bool>,
+    /// Like `ipset`.
+    pub ipset: PathBuf,
+    /// Whether session affinity is served; `None`: where ipset works.
+    pub affinity: Option<bool>,
+    /// Whether packets of pods that conntrack cannot place are dropped instead of
+    /// being forwarded. Without it such a packet reaches the client with the
+    /// pod's address instead of the Service's, and the client ends the
+    /// connection. Not needed while `nf_conntrack_tcp_be_liberal` is set.
+    pub drop_invalid: bool,
     /// Packet mark for "masquerade this", one bit. 0x4000 is what other
     /// software expects to be taken by the service proxy.
     pub masquerade_mark: u32,
@@ -53,7 +79,10 @@ impl Default for Config {
             flavour: None,
             nft: Commands::named("nft-"),
             legacy: Commands::named("legacy-"),
-            cluster_cidrs: Vec::new(),
+            ipv6: None,
+            ipset: "ipset".into(),
+            affinity: None,
+            drop_invalid: true,
             masquerade_mark: 0x4000,
             timeout: Duration::from_mins(1),
         }

@@ -67,6 +67,7 @@ pub(crate) async fn detect(config: &Config) -> Result<Flavour, CommandError> {
 /// All tables that exist. Without `-t`, so that no table comes into being by
 /// being looked at.
 async fn dump(config: &Config, flavour: Flavour) -> Result<String, CommandError> {
+    // Who uses IPv6 uses IPv4, too, and the other way round not always.
     let save = &flavour.commands(config).save;
     command::run(save, &[], "", config.timeout).await
 }

@@ -1,18 +1,30 @@
 //! The backend: commands around the pure part.
 
+use std::time::Duration;
+
 use seaway_proxy_core::backend::{Backend, BackendError};
-use seaway_proxy_core::desired::DesiredState;
-use tracing::{debug, error, info};
+use seaway_proxy_core::desired::{DesiredState, Family};
+use seaway_proxy_core::skipped::Skipped;
+use tracing::{debug, error, info, warn};
 
 use crate::command::{self, CommandError};
 use crate::config::Config;
 use crate::flavour::{self, Flavour};
+use crate::localhost;
 use crate::render;
-use crate::rendered::Rendered;
+use crate::rendered::{LOCALHOST, Rendered, Tables};
 use crate::save;
+use crate::sets;
+use crate::unsupported;
 
 /// Lines of a failed transaction that are logged as an error.
 const TRANSACTION_LINES: usize = 10;
+
+/// How often a set is tried to be destroyed.
+const DESTROY_ATTEMPTS: u32 = 10;
+/// Pause between two attempts: longer than the kernel's RCU grace period, which
+/// it takes to free a rule.
+const DESTROY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Programs Services through iptables, in the network namespace of the thread
 /// that polls its futures.
@@ -20,6 +32,9 @@ const TRANSACTION_LINES: usize = 10;
 pub struct Iptables {
     config: Config,
     flavour: Flavour,
+    families: &'static [Family],
+    /// Whether there is ipset.
+    affinity: bool,
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
 }
@@ -36,11 +51,29 @@ impl Iptables {
                 .await
                 .map_err(|e| failure("find the iptables flavour of this node", e))?,
         };
-        Ok(Self {
+        let mut new = Self {
             config,
             flavour,
+            families: &Family::ALL,
+            affinity: true,
             check_other: true,
-        })
+        };
+        if !new.has_ipv6().await {
+            new.families = &[Family::V4];
+        }
+        new.affinity = new.has_ipset().await;
+        Ok(new)
+    }
+
+    async fn has_ipv6(&self) -> bool {
+        if let Some(configured) = self.config.ipv6 {
+            return configured;
+        }
+        let read = self.read_family(self.flavour, Family::V6).await;
+        if let Err(error) = &read {
+            info!(%error, "No ip6tables here, so IPv6 is not served");
+        }
+        read.is_ok()
     }
 
     /// The flavour in use.
@@ -48,36 +81,121 @@ impl Iptables {
         self.flavour
     }
 
-    async fn read(&self, flavour: Flavour) -> Result<Rendered, CommandError> {
-        let program = &flavour.commands(&self.config).save;
+    async fn has_ipset(&self) -> bool {
+        if let Some(configured) = self.config.affinity {
+            return configured;
+        }
+        let listed = self.list_sets().await;
+        if let Err(error) = &listed {
+            warn!(%error, "No ipset here, so there is no session affinity");
+        }
+        listed.is_ok()
+    }
+
+    async fn list_sets(&self) -> Result<String, CommandError> {
+        let args = ["list", "-terse", "-output", "save"];
+        command::run(&self.config.ipset, &args, "", self.config.timeout).await
+    }
+
+    /// Before the rules that look into them.
+    async fn create_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
+        let mut script = String::new();
+        for &family in self.families {
+            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
+            script += &sets::creation(have, want, family);
+        }
+        if script.is_empty() {
+            return Ok(());
+        }
+        let ipset = &self.config.ipset;
+        let created = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
+        created.await.map(|_| ())
+    }
+
+    /// After the rules that looked into them are gone. The kernel lets go of a
+    /// rule some time after it is removed, so this may have to wait a little.
+    async fn destroy_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
+        for &family in self.families {
+            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
+            let mut left: Vec<&String> = sets::superfluous(have, want).collect();
+            for attempt in 1..=DESTROY_ATTEMPTS {
+                let lines: Vec<String> = left
+                    .iter()
+                    .map(|name| format!("destroy {name}\n"))
+                    .collect();
+                if lines.is_empty() {
+                    break;
+                }
+                let ipset = &self.config.ipset;
+                let script = lines.concat();
+                let run = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
+                match run.await {
+                    Ok(_) => break,
+                    Err(error) if attempt == DESTROY_ATTEMPTS => return Err(error),
+                    Err(_) => tokio::time::sleep(DESTROY_PAUSE).await,
+                }
+                // What has been destroyed before the failure is not there any more.
+                let dump = self.list_sets().await?;
+                let there = sets::parse(&dump, family);
+                left.retain(|name| there.contains_key(*name));
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_family(&self, flavour: Flavour, family: Family) -> Result<Tables, CommandError> {
+        let program = flavour.commands(&self.config).save(family);
         // Without `-t`: a table that does not exist stays so.
         let dump = command::run(program, &[], "", self.config.timeout).await?;
         save::parse(&dump).map_err(|source| CommandError::Output {
-            program: program.clone(),
+            program: program.to_owned(),
             source,
         })
     }
 
+    async fn read(&self, flavour: Flavour) -> Result<Rendered, CommandError> {
+        let mut rendered = Rendered::default();
+        for &family in self.families {
+            *rendered.family_mut(family) = self.read_family(flavour, family).await?;
+        }
+        Ok(rendered)
+    }
+
+    /// A failure in one family does not keep the other one from being written.
     async fn write(
         &self,
         flavour: Flavour,
         have: &Rendered,
         want: &Rendered,
     ) -> Result<(), CommandError> {
-        let transaction = have.transaction_to(want);
+        let mut result = Ok(());
+        for &family in self.families {
+            let transaction = have.family(family).transaction_to(want.family(family));
+            let written = self.restore(flavour, family, &transaction).await;
+            result = result.and(written);
+        }
+        result
+    }
+
+    async fn restore(
+        &self,
+        flavour: Flavour,
+        family: Family,
+        transaction: &str,
+    ) -> Result<(), CommandError> {
         if transaction.is_empty() {
             return Ok(());
         }
-        let program = &flavour.commands(&self.config).restore;
+        let program = flavour.commands(&self.config).restore(family);
         // The lock's wait ends well before our own patience does.
         let wait = format!("--wait={}", (self.config.timeout.as_secs() / 4).max(1));
         let args = ["--noflush", wait.as_str()];
-        let result = command::run(program, &args, &transaction, self.config.timeout).await;
+        let result = command::run(program, &args, transaction, self.config.timeout).await;
         if result.is_err() {
             // Restore names a line number at best, so the lines are needed.
-            let first = command::first_lines(&transaction, TRANSACTION_LINES, "\n");
-            error!(%flavour, lines = transaction.lines().count(), first, "Transaction failed");
-            debug!(%flavour, transaction, "Failed transaction");
+            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
+            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
+            debug!(%flavour, %family, transaction, "Failed transaction");
         }
         result.map(|_| ())
     }
@@ -118,23 +236,47 @@ impl Backend for Iptables {
     }
 
     fn render(&self, desired: &DesiredState) -> Rendered {
-        render::render(&self.config, desired)
+        let mut rendered = Rendered::default();
+        for &family in self.families {
+            *rendered.family_mut(family) =
+                render::render(&self.config, self.affinity, family, desired.family(family));
+        }
+        rendered
+    }
+
+    fn unsupported(&self, desired: &DesiredState) -> Vec<Skipped> {
+        unsupported::of(desired, self.families, self.affinity)
     }
 
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
         let read = self.read(self.flavour).await;
-        read.map_err(|e| failure(format!("read the {} rules", self.flavour), e))
+        let mut read = read.map_err(|e| failure(format!("read the {} rules", self.flavour), e))?;
+        if self.affinity {
+            let dump = self.list_sets().await;
+            let dump = dump.map_err(|e| failure("list the sets of clients", e))?;
+            for &family in self.families {
+                read.family_mut(family).sets = sets::parse(&dump, family);
+            }
+        }
+        Ok(read)
     }
 
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
+        let created = self.create_sets(have, want).await;
+        created.map_err(|e| failure("create sets of clients", e))?;
         let written = self.write(self.flavour, have, want).await;
         written.map_err(|e| failure(format!("write the {} rules", self.flavour), e))?;
+        if want.v4.filter.chains.contains_key(LOCALHOST) {
+            // After the rules, which keep strangers from the loopback addresses.
+            localhost::open();
+        }
         if self.check_other {
             let cleared = self.clear_other().await;
             cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
             self.check_other = false;
         }
-        Ok(())
+        let destroyed = self.destroy_sets(have, want).await;
+        destroyed.map_err(|e| failure("destroy sets of clients", e))
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {
@@ -142,6 +284,8 @@ impl Backend for Iptables {
         let cleared = self.clear(self.flavour, &have).await;
         cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;
         let cleared = self.clear_other().await;
-        cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))
+        cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
+        let destroyed = self.destroy_sets(&have, &Rendered::default()).await;
+        destroyed.map_err(|e| failure("destroy sets of clients", e))
     }
 }

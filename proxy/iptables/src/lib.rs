@@ -2,34 +2,46 @@
 //! does not suit.
 //!
 //! ```text
-//! nat    PREROUTING, OUTPUT ─► SEAWAY-SERVICES ─► SEAWAY-NET-… ─► SEAWAY-SVC-… ─► DNAT
-//!        POSTROUTING ────────► SEAWAY-POSTROUTING ─► SEAWAY-HAIRPIN, SEAWAY-MASQUERADE
-//! filter FORWARD, OUTPUT ────► SEAWAY-SERVICES ─► SEAWAY-NET-… ─► REJECT
+//! nat    PREROUTING, OUTPUT ─► SEAWAY-SERVICES ┬► SEAWAY-ADDRESSES ─► SEAWAY-NET-… ┬► one Service port
+//!                                              └► SEAWAY-NODE-PORTS ─► SEAWAY-PORTS ┘
+//!        one Service port: [SEAWAY-FW- source ranges ─►] [SEAWAY-EXT- or -INT- policy, mark ─►]
+//!                          SEAWAY-SVC- or -SVL- (Cluster, Local) ─► DNAT
+//!        POSTROUTING ─► SEAWAY-POSTROUTING ─► SEAWAY-HAIRPIN, SEAWAY-MASQUERADE
+//! filter FORWARD, INPUT, OUTPUT ─► SEAWAY-SERVICES ─► the same trees ─► REJECT, DROP
+//!        FORWARD ─► SEAWAY-PROXY-FORWARD,  INPUT ─► SEAWAY-HEALTH, SEAWAY-LOCALHOST
 //! ```
 //!
-//! The way from `SEAWAY-SERVICES` to a Service is a tree over the destination
-//! (see `tree`), so the first packet of a connection passes a few dozen rules
-//! however many Services there are. A Service port is one chain that does DNAT
-//! itself; endpoints have no chains.
+//! The way from `SEAWAY-SERVICES` to a Service is a tree over the destination, and
+//! over the port for NodePorts (see `tree`), so the first packet of a connection
+//! passes a few dozen rules however many Services there are. A Service port is a
+//! chain that does DNAT itself; endpoints have no chains. What is in filter meets
+//! only what nat has left alone, because it looks for the original destination.
+//!
+//! With session affinity an endpoint does have a chain, and an ipset with the
+//! clients that come back to it (see `sets`).
+//!
+//! IPv4 and IPv6 are two sets of tables, written by the same code.
 //!
 //! Rendering, parsing and comparing are pure. The kernel is written by one run
 //! of `iptables-restore --noflush`, with the chains that differ and nothing else.
 //!
-//! Deliberately not here: IPv6 (the same code, later), which pods may be
-//! reached (network policy), forwarding permissions under a default DROP
-//! policy and egress masquerade (the pod network's).
+//! Deliberately not here: which pods may be reached (network policy), forwarding
+//! of what no Service concerns, and egress masquerade (the pod network's).
 
 mod command;
 mod config;
 mod flavour;
 mod iptables;
+mod localhost;
 mod render;
 mod rendered;
 mod save;
+mod sets;
 mod tree;
+mod unsupported;
 
 pub use command::CommandError;
 pub use config::{Commands, Config};
 pub use flavour::Flavour;
 pub use iptables::Iptables;
-pub use rendered::{Rendered, Table};
+pub use rendered::{Rendered, Table, Tables};

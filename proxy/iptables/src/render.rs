@@ -1,177 +1,123 @@
-//! From the desired state to rules, in exactly the words of `iptables-save`.
+//! From the desired state of a family to rules.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::IpAddr;
 
-use seaway_proxy_core::desired::{DesiredState, Frontend, Protocol, ServicePort, ServicePortName};
-use sha2::{Digest, Sha256};
+use seaway_proxy_core::desired::{Family, FamilyState, LocalSources, Protocol};
 
 use crate::config::Config;
 use crate::rendered::{
-    HAIRPIN, HAIRPIN_PREFIX, MARK_OUTSIDE, MASQUERADE, NET_PREFIX, POSTROUTING, Rendered,
-    SERVICE_PREFIX, SERVICES, Table,
+    ADDRESSES, FORWARD, HAIRPIN, HAIRPIN_PREFIX, HEALTH, HEALTH_PREFIX, LOCALHOST, MARK_OUTSIDE,
+    MASQUERADE, NET_PREFIX, NODE_PORTS, PORT_PREFIX, PORTS, POSTROUTING, SERVICES, Table, Tables,
 };
-use crate::tree::{self, Key};
+use crate::sets::Room;
+use crate::tree::{self, Entry, Key};
 
-/// Longest comment: `XT_MAX_COMMENT_LEN` (256, with the final zero) of the
-/// kernel's `include/uapi/linux/netfilter/xt_comment.h`.
-const COMMENT_MAX: usize = 255;
+mod service;
+mod words;
 
-/// All of our rules.
-pub(crate) fn render(config: &Config, desired: &DesiredState) -> Rendered {
-    let mut rendered = Rendered::default();
-    let mut translate = Vec::new();
-    let mut refuse = Vec::new();
-    let mut local = BTreeSet::new();
-    for (name, service) in &desired.services {
-        let endpoints = v4_endpoints(service);
-        for (addr, frontend) in v4_frontends(service) {
-            let key = Key::frontend(addr, frontend);
-            if endpoints.is_empty() {
-                refuse.push((key, refuse_rule(addr, frontend, name)));
-                continue;
-            }
-            let chain = service_chain(name, frontend.protocol);
-            translate.push((key, translate_rule(addr, frontend, name, &chain)));
-            if !rendered.nat.chains.contains_key(&chain) {
-                push_service(
-                    &mut rendered.nat,
-                    config,
-                    &chain,
-                    name,
-                    frontend,
-                    &endpoints,
-                );
-            }
-        }
-        local.extend(
-            endpoints
-                .iter()
-                .filter(|(_, local)| *local)
-                .map(|(addr, _)| *addr.ip()),
-        );
-    }
-    tree::build(&mut rendered.nat, SERVICES, NET_PREFIX, translate);
-    tree::build(&mut rendered.filter, SERVICES, NET_PREFIX, refuse);
-    push_postrouting(&mut rendered.nat, config, &local);
-    push_jumps(&mut rendered);
-    rendered
-}
+use words::{comment, from_network, loopback, to_network};
 
-fn v4_frontends(service: &ServicePort) -> impl Iterator<Item = (Ipv4Addr, &Frontend)> {
-    service
-        .frontends
-        .iter()
-        .filter_map(|frontend| match frontend.addr {
-            IpAddr::V4(addr) => Some((addr, frontend)),
-            IpAddr::V6(_) => None,
-        })
-}
-
-fn v4_endpoints(service: &ServicePort) -> Vec<(SocketAddrV4, bool)> {
-    let v4 = service
-        .endpoints
-        .iter()
-        .filter_map(|endpoint| match endpoint.addr {
-            SocketAddr::V4(addr) => Some((addr, endpoint.local)),
-            SocketAddr::V6(_) => None,
-        });
-    v4.collect()
-}
-
-fn lower(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-    }
-}
-
-/// Stable over restarts, and different for all Service ports: 64 bits of a hash.
-fn service_chain(name: &ServicePortName, protocol: Protocol) -> String {
-    let hash = Sha256::digest(format!("{name}/{}", lower(protocol)));
-    hash.iter()
-        .take(8)
-        .fold(SERVICE_PREFIX.to_owned(), |mut chain, byte| {
-            write!(chain, "{byte:02x}").expect("writing to a String cannot fail");
-            chain
-        })
-}
-
-/// A comment for people who read the rules. Names from an API server are plain;
-/// any others must not be able to end the quotes or the line.
-fn comment(text: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_graphic() && c != '"' && c != '\\' || c == ' ' {
-            c
-        } else {
-            '?'
-        }
+/// All of our rules in one family.
+///
+/// `ipset` is whether the node has it.
+pub(crate) fn render(config: &Config, ipset: bool, family: Family, state: &FamilyState) -> Tables {
+    let mut half = Half {
+        config,
+        room: Room::new(ipset),
+        family,
+        state,
+        tables: Tables::default(),
+        nat_addresses: Vec::new(),
+        nat_ports: Vec::new(),
+        filter_addresses: Vec::new(),
+        filter_ports: Vec::new(),
+        local: BTreeSet::new(),
     };
-    let text: String = text.chars().map(plain).take(COMMENT_MAX).collect();
-    format!("-m comment --comment \"{text}\"")
-}
-
-fn frontend_match(addr: Ipv4Addr, frontend: &Frontend, note: &str) -> String {
-    let protocol = lower(frontend.protocol);
-    let (note, port) = (comment(note), frontend.port);
-    format!("-d {addr}/32 -p {protocol} {note} -m {protocol} --dport {port}")
-}
-
-fn translate_rule(
-    addr: Ipv4Addr,
-    frontend: &Frontend,
-    name: &ServicePortName,
-    chain: &str,
-) -> String {
-    format!(
-        "{} -g {chain}",
-        frontend_match(addr, frontend, &name.to_string())
-    )
-}
-
-fn refuse_rule(addr: Ipv4Addr, frontend: &Frontend, name: &ServicePortName) -> String {
-    let condition = frontend_match(addr, frontend, &format!("{name} has no endpoints"));
-    format!("{condition} -j REJECT --reject-with icmp-port-unreachable")
-}
-
-/// The chain of a Service port: every endpoint with the same probability.
-fn push_service(
-    nat: &mut Table,
-    config: &Config,
-    chain: &str,
-    name: &ServicePortName,
-    frontend: &Frontend,
-    endpoints: &[(SocketAddrV4, bool)],
-) {
-    if !config.cluster_cidrs.is_empty() {
-        nat.push(chain, format_args!("-j {MARK_OUTSIDE}"));
+    for (name, port) in &state.services {
+        service::push(&mut half, name, port);
     }
-    let protocol = lower(frontend.protocol);
-    for (index, (endpoint, _)) in endpoints.iter().enumerate() {
-        let condition = match endpoints.len() - index {
-            // The chain is entered by goto: whoever lists it alone still sees whose it is.
-            1 => comment(&name.to_string()),
-            left => format!("-m statistic --mode random --probability {}", one_in(left)),
-        };
-        let to = format_args!("-p {protocol} {condition} -j DNAT --to-destination {endpoint}");
-        nat.push(chain, to);
+    half.push_entries();
+    half.push_marks();
+    half.push_postrouting();
+    half.push_forward();
+    half.push_health();
+    half.push_localhost();
+    half.push_jumps();
+    half.tables
+}
+
+/// The rules of a family while they are made.
+struct Half<'a> {
+    config: &'a Config,
+    /// For session affinity.
+    room: Room,
+    family: Family,
+    state: &'a FamilyState,
+    tables: Tables,
+    nat_addresses: Vec<Entry>,
+    nat_ports: Vec<Entry>,
+    filter_addresses: Vec<Entry>,
+    filter_ports: Vec<Entry>,
+    /// Addresses of this node's endpoints.
+    local: BTreeSet<IpAddr>,
+}
+
+impl Half<'_> {
+    /// The rule that asks for masquerade; other bits of the mark are others'.
+    fn mark(&self) -> String {
+        let mark = self.config.masquerade_mark;
+        format!("-j MARK --set-xmark {mark:#x}/{mark:#x}")
     }
-}
 
-/// 1/n as the kernel stores it: a fraction of 2^31, shown with 11 decimals.
-fn one_in(n: usize) -> String {
-    const ONE: u32 = 1 << 31;
-    let n = u32::try_from(n).unwrap_or(u32::MAX);
-    // Rounded like lround() in libxt_statistic.
-    let share = (ONE + n / 2) / n;
-    format!("{:.11}", f64::from(share) / f64::from(ONE))
-}
+    /// Conditions that pods fulfil, each with a space behind it.
+    fn pods(&self) -> Vec<String> {
+        match &self.state.local_sources {
+            LocalSources::Unknown => Vec::new(),
+            LocalSources::Networks(networks) => networks.iter().map(from_network).collect(),
+            LocalSources::Interface(name) => vec![format!("-i {name} ")],
+            LocalSources::InterfacePrefix(prefix) => vec![format!("-i {prefix}+ ")],
+        }
+    }
 
-/// What has been translated and must come back the same way.
-fn push_postrouting(nat: &mut Table, config: &Config, local: &BTreeSet<Ipv4Addr>) {
-    let mark = config.masquerade_mark;
-    if !config.cluster_cidrs.is_empty() {
+    /// From the entry chains to Service ports, in both tables.
+    fn push_entries(&mut self) {
+        let Self {
+            tables: Tables { nat, filter, .. },
+            ..
+        } = self;
+        let trees = [
+            (nat, &mut self.nat_addresses, &mut self.nat_ports),
+            (filter, &mut self.filter_addresses, &mut self.filter_ports),
+        ];
+        for (table, addresses, ports) in trees {
+            table.push(SERVICES, format_args!("-j {ADDRESSES}"));
+            tree::build(table, ADDRESSES, NET_PREFIX, std::mem::take(addresses));
+            if !ports.is_empty() {
+                let local = "-m addrtype --dst-type LOCAL";
+                table.push(SERVICES, format_args!("{local} -j {NODE_PORTS}"));
+                push_node_ports(table, self.family, self.state);
+                tree::build(table, PORTS, PORT_PREFIX, std::mem::take(ports));
+            }
+        }
+    }
+
+    fn push_marks(&mut self) {
+        if self.state.local_sources == LocalSources::Unknown {
+            return;
+        }
+        let (pods, mark) = (self.pods(), self.mark());
+        let nat = &mut self.tables.nat;
+        for pod in pods {
+            nat.push(MARK_OUTSIDE, format_args!("{pod}-j RETURN"));
+        }
+        nat.push(MARK_OUTSIDE, format_args!("{mark}"));
+    }
+
+    /// What has been translated and must come back the same way.
+    fn push_postrouting(&mut self) {
+        let mark = self.config.masquerade_mark;
+        let nat = &mut self.tables.nat;
         let on_mark = format_args!("-m mark --mark {mark:#x}/{mark:#x} -j {MASQUERADE}");
         nat.push(POSTROUTING, on_mark);
         // The mark is taken off, lest an encapsulated packet be masqueraded again.
@@ -180,47 +126,120 @@ fn push_postrouting(nat: &mut Table, config: &Config, local: &BTreeSet<Ipv4Addr>
             format_args!("-j MARK --set-xmark {mark:#x}/0x0"),
         );
         nat.push(MASQUERADE, format_args!("-j MASQUERADE --random-fully"));
-        for cidr in &config.cluster_cidrs {
-            let cidr = format_args!("{}/{}", cidr.network(), cidr.prefix());
-            nat.push(MARK_OUTSIDE, format_args!("-s {cidr} -j RETURN"));
-        }
-        nat.push(
-            MARK_OUTSIDE,
-            format_args!("-j MARK --set-xmark {mark:#x}/{mark:#x}"),
-        );
+        // An endpoint that was chosen to answer itself would see its own address as
+        // the source and drop the packet.
+        let translated = "-m conntrack --ctstate DNAT";
+        nat.push(POSTROUTING, format_args!("{translated} -j {HAIRPIN}"));
+        let hairpin = |addr: &IpAddr| {
+            let host = (*addr).into();
+            let (from, to) = (from_network(&host), to_network(&host));
+            let rule = format!("{from}{to}-j MASQUERADE --random-fully");
+            (Key::addr(*addr), rule)
+        };
+        let entries = self.local.iter().map(hairpin).collect();
+        tree::build(nat, HAIRPIN, HAIRPIN_PREFIX, entries);
     }
-    // An endpoint that was chosen to answer itself would see its own address as
-    // the source and drop the packet.
-    nat.push(
-        POSTROUTING,
-        format_args!("-m conntrack --ctstate DNAT -j {HAIRPIN}"),
-    );
-    let hairpin = |addr: &Ipv4Addr| {
-        let rule = format!("-s {addr}/32 -d {addr}/32 -j MASQUERADE --random-fully");
-        (Key::addr(*addr), rule)
-    };
-    tree::build(
-        nat,
-        HAIRPIN,
-        HAIRPIN_PREFIX,
-        local.iter().map(hairpin).collect(),
-    );
+
+    /// What Services need under a FORWARD policy that drops, and the packets that
+    /// would come out of a Service's connection untranslated.
+    fn push_forward(&mut self) {
+        let mark = self.config.masquerade_mark;
+        let sources = match &self.state.local_sources {
+            // Everything but pods may be routed asymmetrically for good reason.
+            LocalSources::Networks(_) => self.pods(),
+            _ => vec![String::new()],
+        };
+        let filter = &mut self.tables.filter;
+        if self.config.drop_invalid {
+            for source in sources {
+                let invalid = "-m conntrack --ctstate INVALID";
+                filter.push(FORWARD, format_args!("{source}{invalid} -j DROP"));
+            }
+        }
+        filter.push(
+            FORWARD,
+            format_args!("-m mark --mark {mark:#x}/{mark:#x} -j ACCEPT"),
+        );
+        // Two conditions: a list of states means any of them.
+        let known = "-m conntrack --ctstate RELATED,ESTABLISHED -m conntrack --ctstate DNAT";
+        filter.push(FORWARD, format_args!("{known} -j ACCEPT"));
+    }
+
+    fn push_health(&mut self) {
+        if self.state.health_checks.is_empty() {
+            return;
+        }
+        let entry = |(service, check): (&_, &seaway_proxy_core::desired::HealthCheck)| {
+            let note = comment(&format!("{service} health check"));
+            let rule = format!("-p tcp {note} -m tcp --dport {} -j ACCEPT", check.port);
+            (Key::port(Protocol::Tcp, check.port), rule)
+        };
+        let mut entries: Vec<Entry> = self.state.health_checks.iter().map(entry).collect();
+        // The API server gives a port to one Service; whoever is second has no listener.
+        entries.sort_unstable();
+        entries.dedup_by_key(|(key, _)| *key);
+        tree::build(&mut self.tables.filter, HEALTH, HEALTH_PREFIX, entries);
+    }
+
+    /// With `route_localnet` the kernel lets strangers send to 127.0.0.0/8.
+    fn push_localhost(&mut self) {
+        if !self.state.node_ports.localhost {
+            return;
+        }
+        let filter = &mut self.tables.filter;
+        let martian = "! -s 127.0.0.0/8 -d 127.0.0.0/8";
+        let unknown = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT";
+        filter.push(LOCALHOST, format_args!("{martian} {unknown} -j DROP"));
+    }
+
+    fn push_jumps(&mut self) {
+        let note = comment("seaway services");
+        let jump = |from: &str, condition: &str, to: &str| {
+            (from.to_owned(), format!("{condition}{note} -j {to}"))
+        };
+        // Only new connections: an endpoint that has gone does not cut old ones.
+        let new = "-m conntrack --ctstate NEW ";
+        let Tables { nat, filter, .. } = &mut self.tables;
+        filter.jumps = vec![
+            jump("FORWARD", "", FORWARD),
+            jump("FORWARD", new, SERVICES),
+            jump("INPUT", new, SERVICES),
+            jump("OUTPUT", new, SERVICES),
+        ];
+        for chain in [HEALTH, LOCALHOST] {
+            if filter.chains.contains_key(chain) {
+                filter.jumps.push(jump("INPUT", "", chain));
+            }
+        }
+        filter.jumps.sort_unstable();
+        nat.jumps = vec![
+            jump("OUTPUT", "", SERVICES),
+            jump("POSTROUTING", "", POSTROUTING),
+            jump("PREROUTING", "", SERVICES),
+        ];
+    }
 }
 
-fn push_jumps(rendered: &mut Rendered) {
-    let note = comment("seaway services");
-    let jump = |from: &str, condition: &str, to: &str| {
-        (from.to_owned(), format!("{condition}{note} -j {to}"))
+/// Which of the node's own addresses go on to the tree of NodePorts.
+fn push_node_ports(table: &mut Table, family: Family, state: &FamilyState) {
+    let loopback = loopback(family);
+    // What comes from the wire to a loopback address is nobody's, ever.
+    let strangers = if state.node_ports.localhost {
+        format!("! -s {loopback} ")
+    } else {
+        String::new()
     };
-    // Only new connections: an endpoint that has gone does not cut old ones.
-    let new = "-m conntrack --ctstate NEW ";
-    rendered.filter.jumps = vec![
-        jump("FORWARD", new, SERVICES),
-        jump("OUTPUT", new, SERVICES),
-    ];
-    rendered.nat.jumps = vec![
-        jump("OUTPUT", "", SERVICES),
-        jump("POSTROUTING", "", POSTROUTING),
-        jump("PREROUTING", "", SERVICES),
-    ];
+    table.push(
+        NODE_PORTS,
+        format_args!("{strangers}-d {loopback} -j RETURN"),
+    );
+    match &state.node_ports.networks {
+        None => table.push(NODE_PORTS, format_args!("-g {PORTS}")),
+        Some(networks) => {
+            for network in networks {
+                let to = to_network(network);
+                table.push(NODE_PORTS, format_args!("{to}-g {PORTS}"));
+            }
+        }
+    }
 }

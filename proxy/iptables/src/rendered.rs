@@ -3,34 +3,87 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
+use seaway_proxy_core::desired::Family;
+
+use crate::sets::Sets;
+
 /// Longest chain name: `XT_EXTENSION_MAXNAMELEN` (29, with the final zero) of
 /// the kernel's `include/uapi/linux/netfilter/x_tables.h`.
 pub(crate) const CHAIN_NAME_MAX: usize = 28;
 
 /// Entry chain of nat and filter.
 pub(crate) const SERVICES: &str = "SEAWAY-SERVICES";
+/// Root of the tree over addresses of their own.
+pub(crate) const ADDRESSES: &str = "SEAWAY-ADDRESSES";
+/// Decides whether an address of the node serves NodePorts.
+pub(crate) const NODE_PORTS: &str = "SEAWAY-NODE-PORTS";
+/// Root of the tree over NodePorts.
+pub(crate) const PORTS: &str = "SEAWAY-PORTS";
 /// Entry chain of nat's POSTROUTING.
 pub(crate) const POSTROUTING: &str = "SEAWAY-POSTROUTING";
 /// Masquerades what a local endpoint sent to itself.
 pub(crate) const HAIRPIN: &str = "SEAWAY-HAIRPIN";
-/// Marks what comes from outside of the cluster.
+/// Marks what does not come from a pod.
 pub(crate) const MARK_OUTSIDE: &str = "SEAWAY-MARK-OUTSIDE";
 /// Masquerades what is marked.
 pub(crate) const MASQUERADE: &str = "SEAWAY-MASQUERADE";
-/// One per Service port.
+/// Lets pass what belongs to Services, under whatever policy FORWARD has.
+pub(crate) const FORWARD: &str = "SEAWAY-PROXY-FORWARD";
+/// Lets load balancers ask for this node's health.
+pub(crate) const HEALTH: &str = "SEAWAY-HEALTH";
+/// Keeps 127.0.0.0/8 from the wire.
+pub(crate) const LOCALHOST: &str = "SEAWAY-LOCALHOST";
+/// An endpoint that its clients come back to.
+pub(crate) const ENDPOINT_PREFIX: &str = "SEAWAY-SEP-";
+/// The endpoints of a Service port for policy Cluster, or Local.
 pub(crate) const SERVICE_PREFIX: &str = "SEAWAY-SVC-";
-/// Inner nodes of the tree over frontends.
+/// Likewise, Local.
+pub(crate) const LOCAL_PREFIX: &str = "SEAWAY-SVL-";
+/// What happens to clients of a Service port's cluster IP.
+pub(crate) const INTERNAL_PREFIX: &str = "SEAWAY-INT-";
+/// What happens to clients of its other addresses.
+pub(crate) const EXTERNAL_PREFIX: &str = "SEAWAY-EXT-";
+/// Who may use its load balancer IPs.
+pub(crate) const RANGES_PREFIX: &str = "SEAWAY-FW-";
+/// Inner nodes of the trees over addresses, NodePorts, health check ports and
+/// this node's endpoints.
 pub(crate) const NET_PREFIX: &str = "SEAWAY-NET-";
-/// Inner nodes of the tree over this node's endpoints.
+/// See [`NET_PREFIX`].
+pub(crate) const PORT_PREFIX: &str = "SEAWAY-PORT-";
+/// See [`NET_PREFIX`].
+pub(crate) const HEALTH_PREFIX: &str = "SEAWAY-HC-";
+/// See [`NET_PREFIX`].
 pub(crate) const HAIRPIN_PREFIX: &str = "SEAWAY-HAIR-";
 
 /// Whether a chain belongs to this backend. Other parts of Seaway have chains
 /// that begin with `SEAWAY-`, too.
 pub(crate) fn is_ours(chain: &str) -> bool {
-    [SERVICES, POSTROUTING, HAIRPIN, MARK_OUTSIDE, MASQUERADE].contains(&chain)
-        || [SERVICE_PREFIX, NET_PREFIX, HAIRPIN_PREFIX]
-            .iter()
-            .any(|p| chain.starts_with(p))
+    const NAMES: [&str; 11] = [
+        SERVICES,
+        ADDRESSES,
+        NODE_PORTS,
+        PORTS,
+        POSTROUTING,
+        HAIRPIN,
+        MARK_OUTSIDE,
+        MASQUERADE,
+        FORWARD,
+        HEALTH,
+        LOCALHOST,
+    ];
+    const PREFIXES: [&str; 10] = [
+        ENDPOINT_PREFIX,
+        SERVICE_PREFIX,
+        LOCAL_PREFIX,
+        INTERNAL_PREFIX,
+        EXTERNAL_PREFIX,
+        RANGES_PREFIX,
+        NET_PREFIX,
+        PORT_PREFIX,
+        HEALTH_PREFIX,
+        HAIRPIN_PREFIX,
+    ];
+    NAMES.contains(&chain) || PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
 }
 
 /// Our part of one table.
@@ -44,16 +97,58 @@ pub struct Table {
     pub(crate) jumps: Vec<(String, String)>,
 }
 
-/// Our part of the nat and filter tables.
+/// Our rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// Address translation.
-    pub nat: Table,
-    /// Refusal of what has no endpoints.
-    pub filter: Table,
+    /// `iptables`
+    pub v4: Tables,
+    /// `ip6tables`
+    pub v6: Tables,
 }
 
 impl Rendered {
+    /// Nothing at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The rules of one family.
+    pub(crate) fn family(&self, family: Family) -> &Tables {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    pub(crate) fn family_mut(&mut self, family: Family) -> &mut Tables {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+}
+
+impl fmt::Display for Rendered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for family in Family::ALL {
+            write!(f, "# {family}\n{}", self.family(family))?;
+        }
+        Ok(())
+    }
+}
+
+/// Our part of the nat and filter tables of one family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// Address translation.
+    pub nat: Table,
+    /// Refusal of what has no endpoints, and what else is let in or not.
+    pub filter: Table,
+    /// The sets that rules of nat look into.
+    pub(crate) sets: Sets,
+}
+
+impl Tables {
     /// Nothing at all.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -144,8 +239,11 @@ fn push_line(text: &mut String, line: fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("writing to a String cannot fail");
 }
 
-impl fmt::Display for Rendered {
+impl fmt::Display for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, timeout) in &self.sets {
+            writeln!(f, "set {name} timeout {timeout}")?;
+        }
         for (name, table) in [("filter", &self.filter), ("nat", &self.nat)] {
             writeln!(f, "*{name}")?;
             for (chain, rule) in &table.jumps {

@@ -1,6 +1,6 @@
 //! Reads what `iptables-save` prints, looking for our chains only.
 
-use crate::rendered::{Rendered, Table, is_ours};
+use crate::rendered::{Table, Tables, is_ours};
 
 /// Something that `iptables-save` should not print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,8 +26,8 @@ pub enum ParseError {
 }
 
 /// Our part of a dump of any number of tables.
-pub(crate) fn parse(dump: &str) -> Result<Rendered, ParseError> {
-    let mut rendered = Rendered::default();
+pub(crate) fn parse(dump: &str) -> Result<Tables, ParseError> {
+    let mut rendered = Tables::default();
     let mut table = "";
     for (index, text) in dump.lines().enumerate() {
         let outside = || ParseError::OutsideTable {

@@ -1,7 +1,7 @@
 //! A tree of chains, so that nothing is searched from front to back.
 //!
-//! A key is a sequence of nibbles (4 bits): the address, and for frontends the
-//! protocol and the port behind it. A chain either holds at most [`FANOUT`]
+//! A key is a sequence of nibbles (4 bits): an address, a protocol with a port, or
+//! one behind the other. A chain either holds at most [`FANOUT`]
 //! rules of entries, or leads by one more nibble to at most that many chains.
 //! A nibble in which all keys of a chain agree costs nothing, it is skipped.
 //! So a packet passes at most `FANOUT` rules per level, with few levels: 10,000
@@ -14,9 +14,10 @@
 //! the chains on its own path only.
 
 use std::fmt::{self, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use seaway_proxy_core::desired::{Frontend, Protocol};
+use seaway_proxy_core::desired::{Frontend, FrontendKind, Protocol};
+use sha2::{Digest, Sha256};
 
 use crate::rendered::Table;
 
@@ -24,42 +25,87 @@ use crate::rendered::Table;
 pub(crate) const FANOUT: usize = 16;
 
 /// Nibbles of an IPv4 address.
-const ADDR: usize = 8;
-/// Nibbles of address, protocol and port.
-const FRONTEND: usize = ADDR + 1 + 4;
+const ADDR_V4: usize = 8;
+/// Nibbles of an IPv6 address.
+const ADDR_V6: usize = 32;
+/// Nibbles of protocol and port.
+const PORT: usize = 1 + 4;
+/// Nibbles of the longest key.
+const NIBBLES: usize = ADDR_V6 + PORT;
+/// Nibbles that are written out in a chain's name; longer ones are hashed to
+/// half as many bytes.
+const NAME_NIBBLES: usize = 16;
 
-/// What a tree is sorted by.
+/// What a tree is sorted by: an address, a protocol with a port, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    nibbles: [u8; FRONTEND],
+    nibbles: [u8; NIBBLES],
+    /// How many of them are the address.
+    addr: usize,
     len: usize,
 }
 
 impl Key {
-    pub(crate) fn addr(addr: Ipv4Addr) -> Self {
-        let mut nibbles = [0; FRONTEND];
-        for (i, octet) in addr.octets().into_iter().enumerate() {
-            nibbles[2 * i] = octet >> 4;
-            nibbles[2 * i + 1] = octet & 0xf;
+    /// What a chain passes on.
+    const EMPTY: Self = Self {
+        nibbles: [0; NIBBLES],
+        addr: 0,
+        len: 0,
+    };
+
+    pub(crate) fn addr(addr: IpAddr) -> Self {
+        let mut key = Self::EMPTY;
+        match addr {
+            IpAddr::V4(addr) => addr.octets().into_iter().for_each(|o| key.push_octet(o)),
+            IpAddr::V6(addr) => addr.octets().into_iter().for_each(|o| key.push_octet(o)),
         }
-        Self { nibbles, len: ADDR }
+        key.addr = key.len;
+        key
     }
 
-    pub(crate) fn frontend(addr: Ipv4Addr, frontend: &Frontend) -> Self {
-        let mut key = Self::addr(addr);
-        key.nibbles[ADDR] = match frontend.protocol {
+    pub(crate) fn port(protocol: Protocol, port: u16) -> Self {
+        Self::EMPTY.with_port(protocol, port)
+    }
+
+    /// Of a NodePort without the address.
+    pub(crate) fn frontend(frontend: &Frontend) -> Self {
+        let key = match frontend.kind {
+            FrontendKind::NodePort => Self::EMPTY,
+            _ => Self::addr(frontend.addr),
+        };
+        key.with_port(frontend.protocol, frontend.port)
+    }
+
+    fn with_port(mut self, protocol: Protocol, port: u16) -> Self {
+        self.push(match protocol {
             Protocol::Tcp => 0,
             Protocol::Udp => 1,
-        };
-        let [high, low] = frontend.port.to_be_bytes();
-        key.nibbles[ADDR + 1..].copy_from_slice(&[high >> 4, high & 0xf, low >> 4, low & 0xf]);
-        key.len = FRONTEND;
-        key
+            Protocol::Sctp => 2,
+        });
+        port.to_be_bytes()
+            .into_iter()
+            .for_each(|o| self.push_octet(o));
+        self
+    }
+
+    fn push_octet(&mut self, octet: u8) {
+        self.push(octet >> 4);
+        self.push(octet & 0xf);
+    }
+
+    fn push(&mut self, nibble: u8) {
+        self.nibbles[self.len] = nibble;
+        self.len += 1;
     }
 
     /// The first `len` nibbles, as a condition on packets.
     fn prefix(&self, len: usize) -> Prefix<'_> {
-        Prefix(&self.nibbles[..len])
+        let (addr, port) = self.nibbles[..len].split_at(self.addr.min(len));
+        Prefix {
+            addr,
+            port,
+            v6: self.addr == ADDR_V6,
+        }
     }
 
     /// Nibbles that all of `[self, other]` share; keys between them, too.
@@ -70,40 +116,74 @@ impl Key {
 }
 
 /// Shown as the iptables condition that it means.
-struct Prefix<'a>(&'a [u8]);
+struct Prefix<'a> {
+    addr: &'a [u8],
+    port: &'a [u8],
+    v6: bool,
+}
+
+/// `[from, to]` of a number of `width` nibbles that begins with these.
+fn range(nibbles: &[u8], width: usize) -> (u128, u128) {
+    let known = nibbles.iter();
+    let known = known.fold(0u128, |number, n| number << 4 | u128::from(*n));
+    let unknown = width - nibbles.len();
+    (0..unknown).fold((known, known), |(from, to), _| (from << 4, to << 4 | 0xf))
+}
 
 impl Prefix<'_> {
-    /// `[from, to]` of a number that consists of `nibbles` and unknown others.
-    fn range(nibbles: &[u8], width: usize) -> (u32, u32) {
-        let known = nibbles
-            .iter()
-            .fold(0u32, |number, n| number << 4 | u32::from(*n));
-        let unknown = width - nibbles.len();
-        (0..unknown).fold((known, known), |(from, to), _| (from << 4, to << 4 | 0xf))
-    }
-
+    /// Short enough for a chain. Hexadecimal digits are large in what is written
+    /// out, and small in what is hashed, so the two cannot meet.
     fn name(&self) -> String {
-        self.0.iter().fold(String::new(), |mut name, nibble| {
+        let written = self.addr.iter().chain(self.port);
+        let written = written.fold(String::new(), |mut name, nibble| {
             write!(name, "{nibble:X}").expect("writing to a String cannot fail");
             name
-        })
+        });
+        if written.len() <= NAME_NIBBLES {
+            return written;
+        }
+        let hash = Sha256::digest(&written);
+        hash.iter()
+            .take(NAME_NIBBLES / 2)
+            .fold(String::new(), |mut name, byte| {
+                write!(name, "{byte:02x}").expect("writing to a String cannot fail");
+                name
+            })
+    }
+
+    fn fmt_addr(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = 4 * self.addr.len();
+        if self.v6 {
+            let (from, _) = range(self.addr, ADDR_V6);
+            return write!(f, "-d {}/{bits}", Ipv6Addr::from(from));
+        }
+        let (from, _) = range(self.addr, ADDR_V4);
+        let from = u32::try_from(from).expect("an IPv4 address has 8 nibbles");
+        write!(f, "-d {}/{bits}", Ipv4Addr::from(from))
     }
 }
 
 impl fmt::Display for Prefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (addr, rest) = self.0.split_at(self.0.len().min(ADDR));
-        let (from, _) = Self::range(addr, ADDR);
-        write!(f, "-d {}/{}", Ipv4Addr::from(from), 4 * addr.len())?;
-        let Some((protocol, port)) = rest.split_first() else {
+        if !self.addr.is_empty() {
+            self.fmt_addr(f)?;
+        }
+        let Some((protocol, port)) = self.port.split_first() else {
             return Ok(());
         };
-        let protocol = if *protocol == 0 { "tcp" } else { "udp" };
-        write!(f, " -p {protocol}")?;
+        if !self.addr.is_empty() {
+            f.write_str(" ")?;
+        }
+        let protocol = match protocol {
+            0 => "tcp",
+            1 => "udp",
+            _ => "sctp",
+        };
+        write!(f, "-p {protocol}")?;
         if port.is_empty() {
             return Ok(());
         }
-        let (from, to) = Self::range(port, 4);
+        let (from, to) = range(port, 4);
         write!(f, " -m {protocol} --dport {from}:{to}")
     }
 }

@@ -11,7 +11,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use seaway_proxy_core::backend::Backend;
-use seaway_proxy_core::{Model, compile};
+use seaway_proxy_core::node::Detect;
+use seaway_proxy_core::{Model, Node, compile};
 use seaway_proxy_iptables::{Config, Flavour, Iptables};
 use serde_json::Value;
 
@@ -19,6 +20,8 @@ fn backend(config: Config) -> Iptables {
     // With the flavour given there is nothing to wait for.
     let config = Config {
         flavour: Some(Flavour::Nft),
+        ipv6: Some(true),
+        affinity: Some(true),
         ..config
     };
     match pin!(Iptables::new(config)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -28,7 +31,7 @@ fn backend(config: Config) -> Iptables {
 }
 
 #[track_caller]
-fn check(name: &str, config: Config) {
+fn check(name: &str, node: &Node) {
     let file = |ending: &str| {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.{ending}"))
     };
@@ -41,8 +44,10 @@ fn check(name: &str, config: Config) {
             other => panic!("kind {other:?}"),
         };
     }
-    let compiled = compile(&model, "n1");
-    let rendered = backend(config).render(&compiled.desired).to_string();
+    let compiled = compile(&model, node);
+    let rendered = backend(Config::default())
+        .render(&compiled.desired)
+        .to_string();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(file("iptables"), &rendered).unwrap();
     }
@@ -53,29 +58,44 @@ fn check(name: &str, config: Config) {
     );
 }
 
+fn node() -> Node {
+    Node {
+        localhost_node_ports: false,
+        ..Node::named("n1")
+    }
+}
+
 #[test]
 fn basic() {
-    check("basic", Config::default());
+    check("basic", &node());
 }
 
 #[test]
 fn masquerade() {
-    let cluster_cidrs = vec![
-        "10.244.0.0/16".parse().unwrap(),
-        "10.245.0.0/16".parse().unwrap(),
-    ];
-    check(
-        "masquerade",
-        Config {
-            cluster_cidrs,
-            ..Config::default()
-        },
-    );
+    let networks = ["10.244.0.0/16", "10.245.0.0/16"].map(|n| n.parse().unwrap());
+    let detect = Detect::Networks(networks.to_vec());
+    check("masquerade", &Node { detect, ..node() });
 }
 
 #[test]
 fn many() {
-    check("many", Config::default());
+    check("many", &node());
+}
+
+#[test]
+fn external() {
+    let networks = ["10.244.0.0/16", "fd00:244::/64"].map(|n| n.parse().unwrap());
+    let node = Node {
+        detect: Detect::Networks(networks.to_vec()),
+        addresses: vec!["192.168.0.2".parse().unwrap()],
+        ..Node::named("n1")
+    };
+    check("external", &node);
+}
+
+#[test]
+fn affinity() {
+    check("affinity", &node());
 }
 
 #[test]
@@ -94,11 +114,11 @@ fn names_cannot_break_out_of_their_comment() {
         kind: FrontendKind::ClusterIp,
     };
     let mut desired = DesiredState::default();
-    desired.services.insert(
+    desired.v4.services.insert(
         name,
         ServicePort {
             frontends: vec![frontend],
-            endpoints: vec![],
+            ..ServicePort::default()
         },
     );
     let rendered = backend(Config::default()).render(&desired).to_string();

@@ -16,9 +16,9 @@ pub(crate) fn desired(services: &[(&str, Protocol, &[&str])]) -> DesiredState {
         };
         (name, port(frontend, *protocol, endpoints))
     });
-    DesiredState {
-        services: services.collect(),
-    }
+    let mut desired = DesiredState::default();
+    desired.v4.services = services.collect();
+    desired
 }
 
 fn port(frontend: &str, protocol: Protocol, endpoints: &[&str]) -> ServicePort {
@@ -34,6 +34,7 @@ fn port(frontend: &str, protocol: Protocol, endpoints: &[&str]) -> ServicePort {
             protocol,
             kind: FrontendKind::ClusterIp,
         }],
-        endpoints: endpoints.collect(),
+        cluster: endpoints.collect(),
+        ..ServicePort::default()
     }
 }

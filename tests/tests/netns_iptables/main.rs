@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod affinity;
+mod flows;
 mod node;
+mod passage;
 mod rules;
 mod traffic;

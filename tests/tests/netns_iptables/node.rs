@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{
-    DesiredState, Endpoint, Frontend, FrontendKind, Protocol, ServicePort, ServicePortName,
+    DesiredState, Endpoint, FamilyState, Frontend, FrontendKind, LocalSources, Protocol,
+    ServicePort, ServicePortName,
 };
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
@@ -144,9 +145,10 @@ pub(crate) fn web(pods: u8) -> DesiredState {
         };
         let service = ServicePort {
             frontends: vec![frontend],
-            endpoints: endpoints.collect(),
+            cluster: endpoints.collect(),
+            ..ServicePort::default()
         };
-        desired.services.insert(name("web", port), service);
+        desired.v4.services.insert(name("web", port), service);
     }
     desired
 }
@@ -174,13 +176,35 @@ pub(crate) fn many(count: u32, endpoints: u32) -> DesiredState {
         let endpoints = (0..endpoints).map(endpoint).collect();
         let service = ServicePort {
             frontends: vec![frontend],
-            endpoints,
+            cluster: endpoints,
+            ..ServicePort::default()
         };
         desired
+            .v4
             .services
             .insert(name(&format!("svc-{i}"), "http"), service);
     }
     desired
+}
+
+/// The same Services with the IPv4 addresses inside of IPv6 ones.
+pub(crate) fn in_v6(half: &FamilyState) -> FamilyState {
+    let v6 = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => {
+            let [a, b, c, d] = addr.octets().map(u16::from);
+            IpAddr::from([0xfd00, a, b, 0, 0, c, 0, d])
+        }
+        IpAddr::V6(_) => addr,
+    };
+    let mut half = half.clone();
+    half.local_sources = LocalSources::Networks(vec!["fd00:10:244::/48".parse().unwrap()]);
+    for port in half.services.values_mut() {
+        port.frontends.iter_mut().for_each(|f| f.addr = v6(f.addr));
+        for endpoint in port.cluster.iter_mut().chain(&mut port.local) {
+            endpoint.addr.set_ip(v6(endpoint.addr.ip()));
+        }
+    }
+    half
 }
 
 fn name(service: &str, port: &str) -> ServicePortName {

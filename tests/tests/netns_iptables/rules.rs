@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use seaway_proxy_core::backend::Backend as _;
-use seaway_proxy_core::desired::DesiredState;
+use seaway_proxy_core::desired::{DesiredState, LocalSources};
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
 use seaway_testbed::{Netns, require_root};
 
-use crate::node::{Node, block_on, config, each_flavour, many, web};
+use crate::node::{Node, block_on, config, each_flavour, in_v6, many, web};
 
 const FOREIGN: &str = r#"*nat
 :DOCKER - [0:0]
@@ -29,12 +29,9 @@ COMMIT"#;
 #[test]
 fn what_is_read_back_is_what_was_written() {
     each_flavour(|flavour| {
-        let mut n = Node::new(Config {
-            cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
-            ..config(flavour)
-        });
+        let mut n = Node::new(config(flavour));
         // From small to large and back, by differences and from nothing.
-        for desired in [
+        for mut desired in [
             web(2),
             many(300, 3),
             web(1),
@@ -42,12 +39,21 @@ fn what_is_read_back_is_what_was_written() {
             many(40, 7),
             DesiredState::default(),
         ] {
+            let networks = ["10.244.0.0/16".parse().unwrap()];
+            desired.v4.local_sources = LocalSources::Networks(networks.to_vec());
+            // Both families at once: the second half says the same in IPv6.
+            desired.v6 = in_v6(&desired.v4);
             assert!(n.sync(&desired));
             assert_eq!(
                 n.read_back().to_string(),
                 n.backend.render(&desired).to_string()
             );
             assert!(!n.sync(&desired), "a second round finds nothing to do");
+        }
+        n.remove_all();
+        for tables in ["iptables", "ip6tables"] {
+            let dump = n.host.must_run(&[format!("{tables}-{flavour}-save")]);
+            assert!(!dump.contains("SEAWAY"), "{dump}");
         }
     });
 }
@@ -257,11 +263,12 @@ fn restore_times() {
             timed(&mut n, "read back, nothing to do", &desired);
             let mut changed = desired.clone();
             changed
+                .v4
                 .services
                 .last_entry()
                 .unwrap()
                 .get_mut()
-                .endpoints
+                .cluster
                 .pop();
             let (have, want) = (n.backend.render(&desired), n.backend.render(&changed));
             let start = Instant::now();

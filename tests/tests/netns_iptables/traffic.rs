@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 
-use seaway_proxy_iptables::Config;
+use seaway_proxy_core::desired::LocalSources;
 use seaway_testbed::Netns;
 use seaway_testbed::peer::{Held, PATIENCE, Protocol};
 
@@ -142,14 +142,15 @@ fn clients_from_outside_are_masqueraded_if_configured() {
         let node: IpAddr = "10.244.0.1".parse().unwrap();
         let outside: IpAddr = OUTSIDE.parse().unwrap();
         let pod: IpAddr = "10.244.9.2".parse().unwrap();
-        let cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
-        let with = Config {
-            cluster_cidrs,
-            ..config(flavour)
-        };
-        for (config, seen) in [(config(flavour), outside), (with, node)] {
-            let mut n = Node::new(config);
-            n.sync(&web(1));
+        let networks = vec!["10.244.0.0/16".parse().unwrap()];
+        for (sources, seen) in [
+            (LocalSources::Unknown, outside),
+            (LocalSources::Networks(networks.clone()), node),
+        ] {
+            let mut n = Node::new(config(flavour));
+            let mut desired = web(1);
+            desired.v4.local_sources = sources;
+            n.sync(&desired);
             let answer = n.outside.ask(Protocol::Tcp, VIP).unwrap();
             assert_eq!(answer.client.ip(), seen);
             let answer = n.client.ask(Protocol::Tcp, VIP).unwrap();
@@ -168,8 +169,8 @@ fn a_node_reaches_its_own_endpoint() {
         let mut n = Node::new(config(flavour));
         let server = n.host.serve(Protocol::Tcp, "192.168.60.1:8080", "node");
         let mut desired = web(1);
-        for service in desired.services.values_mut() {
-            service.endpoints[0].addr = server.address();
+        for service in desired.v4.services.values_mut() {
+            service.cluster[0].addr = server.address();
         }
         n.sync(&desired);
         // As a host-network pod that is its own client, and for a client elsewhere.

@@ -6,6 +6,10 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::desired::Endpoint;
+
+mod external;
+mod topology;
 
 /// `name created clusterIP ports`
 fn service(name: &str, created: &str, ip: &str, ports: Value) -> Value {
@@ -31,14 +35,18 @@ fn compiled(services: &[Value], slices: &[Value]) -> Compiled {
     for object in slices {
         model.apply_slice(&serde_json::from_value(object.clone()).unwrap());
     }
-    compile(&model, "n1")
+    compile(&model, &Node::named("n1"))
 }
 
 /// The endpoints of the only Service port; local ones carry a star.
 fn chosen(compiled: &Compiled) -> Vec<String> {
-    let (_, port) = compiled.desired.services.first_key_value().unwrap();
+    let (_, port) = compiled.desired.v4.services.first_key_value().unwrap();
+    shown(&port.cluster)
+}
+
+fn shown(endpoints: &[Endpoint]) -> Vec<String> {
     let shown = |e: &Endpoint| format!("{}{}", e.addr, if e.local { "*" } else { "" });
-    port.endpoints.iter().map(shown).collect()
+    endpoints.iter().map(shown).collect()
 }
 
 fn web() -> Value {
@@ -96,7 +104,7 @@ fn ready_endpoints_else_those_that_serve_while_terminating() {
 fn a_service_without_slices_is_refused() {
     let compiled = compiled(&[web()], &[]);
     assert_eq!(chosen(&compiled), [""; 0]);
-    assert_eq!(compiled.desired.services.len(), 1);
+    assert_eq!(compiled.desired.v4.services.len(), 1);
 }
 
 #[test]
@@ -163,6 +171,7 @@ fn the_older_service_keeps_a_contested_frontend() {
         let compiled = compiled(&services, &[]);
         let names: Vec<String> = compiled
             .desired
+            .v4
             .services
             .keys()
             .map(ToString::to_string)
@@ -183,7 +192,7 @@ fn two_ports_of_one_service_cannot_share_a_frontend() {
         &[service("web", "2024-01-01T00:00:00Z", "10.96.0.1", ports)],
         &[],
     );
-    assert_eq!(compiled.desired.services.len(), 1);
+    assert_eq!(compiled.desired.v4.services.len(), 1);
     assert_eq!(compiled.skipped[0].field, "spec.ports[1]");
 }
 
@@ -202,5 +211,7 @@ fn families_fall_back_on_their_own() {
         json!([{"addresses": ["10.0.0.2"]}]),
     );
     let compiled = compiled(&[dual], &[v4, v6]);
-    assert_eq!(chosen(&compiled), ["10.0.0.2:8080", "[fd00::2]:8080"]);
+    assert_eq!(chosen(&compiled), ["10.0.0.2:8080"]);
+    let v6 = compiled.desired.v6.services.values().next().unwrap();
+    assert_eq!(shown(&v6.cluster), ["[fd00::2]:8080"]);
 }

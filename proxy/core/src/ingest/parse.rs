@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ipnetwork::IpNetwork;
+
 use crate::desired::Protocol;
 use crate::skipped::SkipReason;
 
@@ -29,6 +31,25 @@ fn sloppy_v4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
+/// A network; leading zeros and space around it are let pass as in [`address`],
+/// host bits are cleared.
+pub(super) fn network(text: &str) -> Result<IpNetwork, SkipReason> {
+    let bad = || SkipReason::BadNetwork {
+        value: text.to_owned(),
+    };
+    let (addr, prefix) = text.trim().split_once('/').ok_or_else(bad)?;
+    if prefix.is_empty() || !prefix.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let (Ok(addr), Ok(prefix)) = (address(addr), prefix.parse()) else {
+        return Err(bad());
+    };
+    let network = IpNetwork::new(addr, prefix).ok().ok_or_else(bad)?;
+    IpNetwork::new(network.network(), prefix)
+        .ok()
+        .ok_or_else(bad)
+}
+
 pub(super) fn port(number: i32) -> Result<u16, SkipReason> {
     match u16::try_from(number) {
         Ok(port) if port != 0 => Ok(port),
@@ -41,7 +62,7 @@ pub(super) fn protocol(text: Option<&str>) -> Result<Protocol, SkipReason> {
     match text {
         None | Some("" | "TCP") => Ok(Protocol::Tcp),
         Some("UDP") => Ok(Protocol::Udp),
-        Some("SCTP") => Err(SkipReason::Unsupported { what: "SCTP" }),
+        Some("SCTP") => Ok(Protocol::Sctp),
         Some(other) => Err(SkipReason::UnknownProtocol {
             value: other.to_owned(),
         }),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1 as core;
 
-use super::{Ingested, LABEL_SERVICE_PROXY_NAME, Port, ServiceSpec, Skips, parse};
+use super::{Ingested, LABEL_SERVICE_PROXY_NAME, Port, ServiceSpec, Skips, external, parse};
 use crate::skipped::{Kind, ObjectKey, SkipReason};
 
 /// Reads a Service.
@@ -43,14 +43,21 @@ pub fn service(object: &core::Service) -> Ingested<ServiceSpec> {
     }
     let cluster_ips = cluster_ips(spec, &mut skips);
     let ports = ports(spec, &mut skips);
-    unsupported(spec, &mut skips);
-    let created = meta.creation_timestamp.as_ref().map(|t| t.0.as_second());
     let usable = !cluster_ips.is_empty() && !ports.is_empty();
-    skips.done(usable.then_some(ServiceSpec {
-        created,
+    let external = external::policy(spec, &mut skips);
+    let value = ServiceSpec {
+        created: meta.creation_timestamp.as_ref().map(|t| t.0.as_second()),
+        load_balancer_ips: external::load_balancer_ips(object, &cluster_ips, &mut skips),
+        external_ips: external::external_ips(spec, &cluster_ips, &mut skips),
         cluster_ips,
         ports,
-    }))
+        internal: external::internal_policy(spec, &mut skips),
+        external,
+        source_ranges: external::source_ranges(spec, &mut skips),
+        affinity: external::affinity(spec, &mut skips),
+        health_check_node_port: external::health_check(spec, external, &mut skips),
+    };
+    skips.done(usable.then_some(value))
 }
 
 fn first(list: Option<&[String]>) -> Option<&str> {
@@ -86,6 +93,9 @@ fn ports(spec: &core::ServiceSpec, skips: &mut Skips) -> Vec<Port> {
         let name = port.name.clone().unwrap_or_default();
         let protocol = skips.ok(at("protocol"), parse::protocol(port.protocol.as_deref()));
         let number = skips.ok(at("port"), parse::port(port.port));
+        // Whatever the type: the API server clears it where it means nothing.
+        let node_port = port.node_port.filter(|number| *number != 0);
+        let node_port = node_port.and_then(|n| skips.ok(at("nodePort"), parse::port(n)));
         let (Some(protocol), Some(port)) = (protocol, number) else {
             continue;
         };
@@ -94,6 +104,7 @@ fn ports(spec: &core::ServiceSpec, skips: &mut Skips) -> Vec<Port> {
                 name,
                 protocol,
                 port,
+                node_port,
                 index,
             });
         } else {
@@ -101,42 +112,4 @@ fn ports(spec: &core::ServiceSpec, skips: &mut Skips) -> Vec<Port> {
         }
     }
     found
-}
-
-/// Says what the object asks for and does not get; its cluster IP works anyway.
-fn unsupported(spec: &core::ServiceSpec, skips: &mut Skips) {
-    let local = |policy: &Option<String>| policy.as_deref() == Some("Local");
-    let node_ports = spec
-        .ports
-        .iter()
-        .flatten()
-        .any(|p| p.node_port.is_some_and(|n| n != 0));
-    let external_ips = spec
-        .external_ips
-        .as_ref()
-        .is_some_and(|ips| !ips.is_empty());
-    let asked = [
-        ("spec.ports[].nodePort", "a NodePort", node_ports),
-        ("spec.externalIPs", "an external IP", external_ips),
-        (
-            "spec.type",
-            "a load balancer",
-            spec.type_.as_deref() == Some("LoadBalancer"),
-        ),
-        (
-            "spec.sessionAffinity",
-            "session affinity",
-            spec.session_affinity.as_deref() == Some("ClientIP"),
-        ),
-        (
-            "spec.internalTrafficPolicy",
-            "internalTrafficPolicy Local",
-            local(&spec.internal_traffic_policy),
-        ),
-    ];
-    for (field, what, is_asked) in asked {
-        if is_asked {
-            skips.push(field, SkipReason::Unsupported { what });
-        }
-    }
 }

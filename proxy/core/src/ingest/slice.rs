@@ -60,6 +60,7 @@ fn ports(object: &discovery::EndpointSlice, skips: &mut Skips) -> Vec<Port> {
                 name,
                 protocol,
                 port,
+                node_port: None,
                 index,
             });
         }
@@ -79,6 +80,9 @@ fn endpoints(
             continue;
         };
         let conditions = endpoint.conditions.as_ref();
+        let hints = endpoint.hints.as_ref();
+        let for_nodes = hints.and_then(|h| h.for_nodes.as_deref());
+        let for_zones = hints.and_then(|h| h.for_zones.as_deref());
         found.push(SliceEndpoint {
             addr,
             node_name: endpoint.node_name.clone(),
@@ -87,6 +91,16 @@ fn endpoints(
                 serving: conditions.and_then(|c| c.serving).unwrap_or(true),
                 terminating: conditions.and_then(|c| c.terminating).unwrap_or(false),
             },
+            for_nodes: for_nodes
+                .into_iter()
+                .flatten()
+                .map(|h| h.name.clone())
+                .collect(),
+            for_zones: for_zones
+                .into_iter()
+                .flatten()
+                .map(|h| h.name.clone())
+                .collect(),
         });
     }
     found

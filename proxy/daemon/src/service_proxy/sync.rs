@@ -6,7 +6,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
 use seaway_proxy_core::desired::DesiredState;
-use seaway_proxy_core::{compile, sync_once};
+use seaway_proxy_core::{Node, compile, sync_once};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,7 @@ impl SyncLoop {
         let started = Instant::now();
         let services = self.metrics.service_changes.pending();
         let endpoints = self.metrics.endpoint_changes.pending();
-        let desired = self.compile(&mut rounds.skips);
+        let desired = self.compile(backend, &mut rounds.skips);
         let have = if rounds.read_back_due(started) {
             None
         } else {
@@ -128,7 +128,7 @@ impl SyncLoop {
         self.health.updated(SERVICES_V4);
         rounds.have = Some(report.rendered);
         rounds.took(full, elapsed);
-        let (backend, services) = (backend.name(), desired.services.len());
+        let (backend, services) = (backend.name(), desired.service_ports());
         if !self.synced.send_replace(true) {
             info!(backend, services, ?elapsed, "Programmed all Services");
         } else if full && report.changed && rounds.nothing_new {
@@ -146,8 +146,10 @@ impl SyncLoop {
         Ok(())
     }
 
-    fn compile(&self, skips: &mut Skips) -> DesiredState {
-        let compiled = compile(&self.feed.model(), &self.node_name);
+    fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {
+        let mut compiled = compile(&self.feed.model(), &Node::named(&*self.node_name));
+        let unsupported = backend.unsupported(&compiled.desired);
+        compiled.skipped.extend(unsupported);
         let skipped = skips.report(compiled.skipped);
         self.metrics
             .skipped

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Chains with their rules, and jumps, of the nat table.
-fn nat(chains: &[(&str, &[&str])], jumps: &[(&str, &str)]) -> Rendered {
-    let mut rendered = Rendered::default();
+fn nat(chains: &[(&str, &[&str])], jumps: &[(&str, &str)]) -> Tables {
+    let mut rendered = Tables::default();
     for (chain, rules) in chains {
         rendered.nat.add_chain(chain);
         for rule in *rules {
@@ -19,14 +19,14 @@ fn nat(chains: &[(&str, &[&str])], jumps: &[(&str, &str)]) -> Rendered {
 }
 
 #[track_caller]
-fn check(have: &Rendered, want: &Rendered, expected: &[&str]) {
+fn check(have: &Tables, want: &Tables, expected: &[&str]) {
     let transaction = have.transaction_to(want);
     assert_eq!(transaction.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn from_nothing_to_something_and_back() {
-    let nothing = Rendered::default();
+    let nothing = Tables::default();
     let something = nat(
         &[("SEAWAY-SERVICES", &["-d 10.96.0.1/32 -j RETURN"])],
         &[("OUTPUT", "-j SEAWAY-SERVICES")],
@@ -103,7 +103,7 @@ fn jumps_are_put_right() {
 fn refusal_comes_before_translation_ends() {
     let mut have = nat(&[("SEAWAY-SVC-1", &["-j DNAT"])], &[]);
     have.filter.add_chain(SERVICES);
-    let mut want = Rendered::default();
+    let mut want = Tables::default();
     want.filter.push(SERVICES, format_args!("-j REJECT"));
     let transaction = have.transaction_to(&want);
     assert!(

@@ -68,7 +68,7 @@ fn a_table_that_is_not_shown_is_not_taken_for_empty() {
     }
     assert_eq!(
         parse(&dump("firewall")),
-        Ok(Rendered::default()),
+        Ok(Tables::default()),
         "nobody's business"
     );
     let chains = "# Table `nat' contains incompatible base-chains, use 'nft' tool to list them.\n";

@@ -22,15 +22,13 @@ fn frontend(addr: Ipv4Addr, port: u16, protocol: Protocol) -> Frontend {
 fn table(frontends: &BTreeSet<Frontend>) -> Table {
     let mut table = Table::default();
     let entry = |f: &Frontend| {
-        let IpAddr::V4(addr) = f.addr else {
-            panic!("IPv4 only")
-        };
+        let addr = f.addr;
         let protocol = f.protocol.to_string().to_lowercase();
         let rule = format!(
             "-d {addr}/32 -p {protocol} -m {protocol} --dport {} -j {f}",
             f.port
         );
-        (Key::frontend(addr, f), rule)
+        (Key::frontend(f), rule)
     };
     build(
         &mut table,
@@ -127,7 +125,7 @@ proptest! {
         for f in &frontends {
             let (target, rules) = walk(&table, f);
             prop_assert_eq!(target, Some(f.to_string()));
-            prop_assert!(rules <= FANOUT * FRONTEND);
+            prop_assert!(rules <= FANOUT * NIBBLES);
         }
         for stranger in strangers.iter().filter(|s| !frontends.contains(s)) {
             prop_assert_eq!(walk(&table, stranger).0, None);
@@ -176,7 +174,7 @@ fn the_walk_hardly_grows() {
 #[test]
 fn conditions_in_the_words_of_iptables() {
     let f = frontend(Ipv4Addr::new(10, 96, 17, 255), 0x1234, Protocol::Udp);
-    let key = Key::frontend(Ipv4Addr::new(10, 96, 17, 255), &f);
+    let key = Key::frontend(&f);
     let shown: Vec<String> = [1, 5, 8, 9, 10, 12]
         .map(|n| key.prefix(n).to_string())
         .into();
@@ -192,4 +190,23 @@ fn conditions_in_the_words_of_iptables() {
         ]
     );
     assert_eq!(key.prefix(12).name(), "0A6011FF1123");
+
+    let port = Key::port(Protocol::Sctp, 0x1234);
+    let shown: Vec<String> = [1, 3].map(|n| port.prefix(n).to_string()).into();
+    assert_eq!(shown, ["-p sctp", "-p sctp -m sctp --dport 4608:4863"]);
+
+    let v6 = Key::addr("fd00:1234::ff".parse().unwrap());
+    let shown: Vec<String> = [3, 8, 31, 32].map(|n| v6.prefix(n).to_string()).into();
+    assert_eq!(
+        shown,
+        [
+            "-d fd00::/12",
+            "-d fd00:1234::/32",
+            "-d fd00:1234::f0/124",
+            "-d fd00:1234::ff/128",
+        ]
+    );
+    assert_eq!(v6.prefix(8).name(), "FD001234");
+    assert_eq!(v6.prefix(32).name().len(), 16, "a hash");
+    assert_ne!(v6.prefix(32).name(), v6.prefix(31).name());
 }
