@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::state::Rejection;
-use crate::{qos, quantity, spec, support};
+use crate::{qos, quantity, spec, support, validate};
 pub use ports::HostPort;
 
 /// What a pod takes from the node.
@@ -67,6 +67,15 @@ pub fn admit(pod: &Pod, node: Option<&Node>, others: &[Demand]) -> Result<(), Re
         return Err(Rejection {
             reason: "PodFeatureUnsupported",
             message,
+        });
+    }
+    // An API server refuses these; a source without one may not.
+    let invalid = validate::pod(pod);
+    if !invalid.is_empty() {
+        let texts: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+        return Err(Rejection {
+            reason: "InvalidPod",
+            message: texts.join("; "),
         });
     }
     let Some(node) = node else {
@@ -137,7 +146,7 @@ mod tests {
 
     fn pod(cpu: &str, memory: &str) -> Pod {
         serde_json::from_value(json!({"spec": {"containers": [
-            {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}}))
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}}))
         .unwrap()
     }
 
@@ -185,7 +194,7 @@ mod tests {
                 {"name": "a", "resources": {"requests": {"cpu": "700m"}}},
                 {"name": "b", "resources": {"requests": {"cpu": "300m", "memory": "1Mi"}}}],
             "containers": [
-                {"name": "c", "resources": {"requests": {"cpu": "200m"}}},
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "200m"}}},
                 {"name": "d", "resources": {"limits": {"cpu": "300m"}}}]}}))
         .unwrap();
         assert_eq!(
@@ -207,7 +216,7 @@ mod tests {
         .unwrap();
         let mut pod: Pod = serde_json::from_value(json!({"spec": {
             "hostNetwork": true, "hostUsers": false, "nodeSelector": {"disk": "hdd"},
-            "containers": [{"name": "c", "ports": [{"containerPort": 80}],
+            "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}],
                 "resources": {"requests": {"cpu": "3"}}}]}}))
         .unwrap();
         let other = Demand {
@@ -223,6 +232,11 @@ mod tests {
         let message = admit(&pod, None, &[]).unwrap_err().message;
         assert_eq!(message, "spec.hostUsers: false not supported by this agent");
         pod.spec.as_mut().unwrap().host_users = None;
+        pod.spec.as_mut().unwrap().dns_policy = Some("First".into());
+        check(&pod, Some("InvalidPod"));
+        let message = admit(&pod, None, &[]).unwrap_err().message;
+        assert!(message.starts_with("spec.dnsPolicy: \"First\" is none of"));
+        pod.spec.as_mut().unwrap().dns_policy = None;
         check(&pod, Some("OutOfcpu"));
         pod.spec.as_mut().unwrap().containers[0].resources = None;
         check(&pod, Some("NodeAffinity"));

@@ -35,3 +35,4 @@ pub mod state;
 pub mod status;
 pub mod step;
 pub mod support;
+pub mod validate;

@@ -165,7 +165,7 @@ pub fn insert(
 
 /// Whether a path stays inside the volume and off the names the writer reserves
 /// (those that begin with two dots).
-fn is_inside(path: &str) -> bool {
+pub(crate) fn is_inside(path: &str) -> bool {
     !path.is_empty()
         && !path.starts_with('/')
         && !path.starts_with("..")

@@ -32,6 +32,11 @@ pub fn divided(quantity: &Quantity, divisor: &Quantity) -> Result<u64, QuantityE
     }
 }
 
+/// Whether `amount` is more than `limit`.
+pub fn exceeds(amount: &Quantity, limit: &Quantity) -> Result<bool, QuantityError> {
+    Ok(nanos(amount)? > nanos(limit)?)
+}
+
 fn scaled(quantity: &Quantity, unit: i128) -> Result<u64, QuantityError> {
     let nanos = nanos(quantity)?;
     let whole = nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) != 0);

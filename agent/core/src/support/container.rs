@@ -39,6 +39,15 @@ pub(super) fn fields(
         .flatten()
         .any(|list| list.keys().any(|key| key.starts_with("hugepages-")));
     add(huge, "resources: hugepages");
+    // Devices and what else others count; none of it can be handed out here.
+    for (field, list) in [
+        ("limits", resources.and_then(|r| r.limits.as_ref())),
+        ("requests", resources.and_then(|r| r.requests.as_ref())),
+    ] {
+        for name in list.into_iter().flat_map(|list| list.keys()) {
+            add(name.contains('/'), &format!("resources.{field}[{name}]"));
+        }
+    }
     for port in container.ports.iter().flatten() {
         add(
             port.host_port.is_some_and(|p| p != 0) && !host_network,

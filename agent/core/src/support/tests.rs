@@ -73,6 +73,11 @@ fn container_fields_are_refused_by_name() {
         seccomp,
         "securityContext.seccompProfile: Localhost",
     );
+    container_field(
+        "resources",
+        json!({"limits": {"cpu": "1", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}),
+        "resources.limits[nvidia.com/gpu]",
+    );
     let sidecar =
         json!({"containers": [], "initContainers": [{"name": "s", "restartPolicy": "Always"}]});
     assert_eq!(found(sidecar), ["spec.initContainers[s].restartPolicy"]);
