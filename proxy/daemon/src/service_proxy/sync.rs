@@ -147,7 +147,12 @@ impl SyncLoop {
     }
 
     fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {
-        let mut compiled = compile(&self.feed.model(), &Node::named(&*self.node_name));
+        // NodePorts on 127.0.0.1 need a sysctl that nothing here takes back yet.
+        let node = Node {
+            localhost_node_ports: false,
+            ..Node::named(&*self.node_name)
+        };
+        let mut compiled = compile(&self.feed.model(), &node);
         let unsupported = backend.unsupported(&compiled.desired);
         compiled.skipped.extend(unsupported);
         let skipped = skips.report(compiled.skipped);
