@@ -166,12 +166,13 @@ fn complete(mut object: Object, name: &str) -> Result<Object, ManifestError> {
             validate::service(service)
         }
         Object::Secret(secret) => {
+            validate::secret(secret)?;
             let plain = secret.string_data.take().into_iter().flatten();
             let plain = plain.map(|(key, text)| (key, ByteString(text.into_bytes())));
             secret.data.get_or_insert_default().extend(plain);
             Ok(())
         }
-        Object::ConfigMap(_) => Ok(()),
+        Object::ConfigMap(config_map) => validate::config_map(config_map),
     });
     checked.map_err(|(field, problem)| error(name, &field, &problem))?;
     Ok(object)
