@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::ipam::{IpamError, Key, Record, Store};
 use crate::plan::{Identity, Plan};
 use crate::result::CniResult;
+use crate::sysctl;
 use crate::undo::Undo;
 
 /// Carries out `ADD` and writes its result; on failure, also of the writing,
@@ -48,17 +49,21 @@ fn steps(
         netns_id: (netns.id().device, netns.id().inode),
         host_ifname: identity.host_ifname.clone(),
         pod: args.pod.clone(),
+        extras: Vec::new(),
     };
+    if config.pools.has_v6() {
+        sysctl::require_ipv6()?;
+    }
     let store = Store::open(&config.network.data_dir, &config.network.name)?;
-    let reservation = store.reserve(&config.pool, &record)?;
+    let reservation = store.reserve(&config.pools, &record, &[])?;
     if !reservation.fresh {
         refuse_live(args, &identity)?;
     }
-    let address = reservation.address;
-    undo.push(format!("release {address}"), move || {
+    let addresses = reservation.addresses;
+    undo.push(format!("release {addresses:?}"), move || {
         Ok(store.release(&record.key).map(drop)?)
     });
-    let plan = Plan::new(identity, args, address, config.mtu);
+    let plan = Plan::new(identity, args, addresses, config.mtu);
     attach(&plan, netns, undo)?;
     Ok(plan.result(sandbox, config.dns.clone()))
 }
@@ -121,6 +126,11 @@ impl From<IpamError> for Error {
                 size,
                 holders,
             },
+            IpamError::Taken { address, holder } => Self::AddressTaken {
+                address,
+                holder: holder.container_id,
+            },
+            IpamError::OutOfRange { address } => Self::OutOfRange { address },
             IpamError::Locked { path, seconds } => Self::Locked { path, seconds },
             IpamError::File { op, path, source } => Self::File { op, path, source },
         }

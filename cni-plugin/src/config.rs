@@ -1,7 +1,7 @@
 //! The network configuration from standard input (CNI specification,
 //! section 3), read into values that need no further checking.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnetwork::IpNetwork;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::Pool;
+use crate::ipam::{Pools, RangeSpec};
 use crate::result::{CniResult, Dns};
 use crate::version::Version;
 
@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// Of both ends, in bytes.
     pub(crate) mtu: u32,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
 }
@@ -41,6 +41,8 @@ const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791: every link carries 68 bytes. `ETH_MAX_MTU` of the kernel.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
+/// RFC 8200, section 5; below it the kernel switches IPv6 off.
+const IPV6_MIN_MTU: u32 = 1280;
 const KEYS: &[&str] = &[
     "cniVersion",
     "name",
@@ -55,7 +57,7 @@ const KEYS: &[&str] = &[
     "dns",
 ];
 const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir"];
-const RANGE_KEYS: &[&str] = &["subnet"];
+const RANGE_KEYS: &[&str] = &["subnet", "rangeStart", "rangeEnd"];
 
 /// The configuration as an object, with its name and version checked.
 pub(crate) fn parse(stdin: &[u8]) -> Result<(Object, Version, String), Error> {
@@ -113,6 +115,11 @@ impl Config {
             let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
             return Err(config("mtu", format!("{mtu} is not from {low} to {high}")));
         }
+        let pools = pools(&ipam)?;
+        if pools.has_v6() && mtu < IPV6_MIN_MTU {
+            let why = format!("{mtu} is too small for IPv6, which needs {IPV6_MIN_MTU}");
+            return Err(config("mtu", why));
+        }
         let prev = object.get("prevResult").filter(|value| !value.is_null());
         Ok(Self {
             network: Network {
@@ -121,7 +128,7 @@ impl Config {
                 data_dir: data_dir(&ipam)?,
             },
             mtu,
-            pool: pool(&ipam)?,
+            pools,
             dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
             prev_result: prev.map(CniResult::parse).transpose()?,
         })
@@ -141,19 +148,20 @@ fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
     }
 }
 
-fn pool(ipam: &Object) -> Result<Pool, Error> {
+fn pools(ipam: &Object) -> Result<Pools, Error> {
     let ranges: Vec<Object> = required(ipam, "ranges", "ipam.ranges")?;
-    let mut subnets = Vec::new();
+    let mut specs = Vec::new();
     for (place, range) in ranges.iter().enumerate() {
         let path = format!("ipam.ranges[{place}].");
         known(range, &path, RANGE_KEYS)?;
-        let key = format!("{path}subnet");
-        match required::<IpNetwork>(range, "subnet", &key)? {
-            IpNetwork::V4(subnet) => subnets.push(subnet),
-            IpNetwork::V6(subnet) => return Err(unsupported(&key, &subnet.to_string())),
-        }
+        let ip = |key: &str| optional::<IpAddr>(range, key, &format!("{path}{key}"));
+        specs.push(RangeSpec {
+            subnet: required::<IpNetwork>(range, "subnet", &format!("{path}subnet"))?,
+            start: ip("rangeStart")?,
+            end: ip("rangeEnd")?,
+        });
     }
-    Pool::new(subnets).map_err(|why| config("ipam.ranges", why))
+    Pools::new(&specs).map_err(|why| config("ipam.ranges", why))
 }
 
 /// Fields of the specification that would be promises we do not keep.
@@ -226,7 +234,18 @@ fn unsupported(key: &str, value: &str) -> Error {
 
 /// Pods' next hop. Link-local, so the same on all nodes, no address of the
 /// pod CIDR is spent on it, and it never changes.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+pub(crate) const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+/// The same in IPv6.
+pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// The next hop of the pod's packets in the family of its address.
+pub(crate) fn gateway(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() {
+        GATEWAY_V4.into()
+    } else {
+        GATEWAY_V6.into()
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -66,9 +66,15 @@ pub(crate) enum Error {
     #[error("no free address in {pool}: all {size} are taken, by {holders} attachments")]
     Exhausted {
         pool: String,
-        size: u64,
+        size: u128,
         holders: usize,
     },
+    #[error("address {address} is taken by container {holder}")]
+    AddressTaken { address: IpAddr, holder: String },
+    #[error("address {address} is in no range of ipam.ranges")]
+    OutOfRange { address: IpAddr },
+    #[error("ipam.ranges has an IPv6 range, but this kernel has no IPv6 (there is no {path})")]
+    NoIpv6 { path: &'static str },
     #[error("another process holds the lock {} for more than {seconds} s", path.display())]
     Locked { path: PathBuf, seconds: u64 },
     #[error("{op} {}", path.display())]
@@ -122,12 +128,14 @@ impl Error {
             | Self::Netns { .. } => 4,
             Self::Stdin { .. } | Self::File { .. } | Self::Stdout { .. } => 5,
             Self::Json { .. } => 6,
-            Self::Config { .. } => 7,
+            Self::Config { .. } | Self::OutOfRange { .. } | Self::NoIpv6 { .. } => 7,
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
             Self::Exhausted { .. } | Self::Locked { .. } => 11,
             Self::NotReady { .. } => 50,
-            Self::AlreadyAttached { .. } | Self::LinkExists { .. } => 100,
+            Self::AlreadyAttached { .. } | Self::LinkExists { .. } | Self::AddressTaken { .. } => {
+                100
+            }
             Self::Netlink { .. } => 101,
             Self::Check { .. } | Self::NoRecord { .. } => 102,
             Self::NotUndone { failure, .. } => failure.code(),

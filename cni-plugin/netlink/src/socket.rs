@@ -1,5 +1,6 @@
 //! The rtnetlink socket and its verbs.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
@@ -7,6 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::error::Reason;
@@ -168,6 +170,35 @@ impl Socket {
             Err(error) if filter.table.is_some() && error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The route that a packet to this address takes; to an address of this
+    /// host it is [`RouteKind::Local`](crate::RouteKind::Local).
+    ///
+    /// # Errors
+    /// `ENETUNREACH` when there is none.
+    pub fn route_get(&mut self, destination: IpAddr) -> Result<Route, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = Family::of(destination).wire();
+        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
+        message
+            .attributes
+            .push(RouteAttribute::Destination(destination.into()));
+        let request = Request::new(
+            "route get",
+            destination.to_string(),
+            0,
+            &Message::GetRoute(message),
+        );
+        let replies = self.wire.transact(std::slice::from_ref(&request.frame))?;
+        for reply in &replies {
+            if let Message::NewRoute(route) = decode(&request.frame, reply)?
+                && let Some(route) = Route::parse(&route)
+            {
+                return Ok(route);
+            }
+        }
+        Err(request.frame.error(Reason::Empty))
     }
 
     /// Adds a route; fails when one to the same destination exists.

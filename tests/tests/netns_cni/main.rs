@@ -5,6 +5,7 @@
 
 mod add;
 mod del;
+mod dual;
 mod failures;
 mod loopback;
 mod node;
