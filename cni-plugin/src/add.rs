@@ -1,12 +1,13 @@
 //! `ADD`: reserve an address, make the interface, report.
 
 use std::io::Write;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use seaway_netlink::{Netns, Socket};
 
 use crate::args::Args;
-use crate::attach::{attach, netlink};
+use crate::attach::{attach, delete, netlink};
 use crate::config::Config;
 use crate::error::Error;
 use crate::ipam::{IpamError, Key, Record, Store};
@@ -57,28 +58,31 @@ fn steps(
     let store = Store::open(&config.network.data_dir, &config.network.name)?;
     let reservation = store.reserve(&config.pools, &record, &[])?;
     if !reservation.fresh {
-        refuse_live(args, &identity)?;
+        refuse_live(args, netns, &identity)?;
     }
     let addresses = reservation.addresses;
     undo.push(format!("release {addresses:?}"), move || {
         Ok(store.release(&record.key).map(drop)?)
     });
-    let plan = Plan::new(identity, args, addresses, config.mtu);
+    let plan = Plan::new(identity, args, addresses, config);
     attach(&plan, netns, undo)?;
     Ok(plan.result(sandbox, config.dns.clone()))
 }
 
 /// A record from before is either a second ADD, which the specification
-/// forbids and which must not harm the first, or an ADD that was killed before
-/// it made the interface, which goes on with the same address.
-fn refuse_live(args: &Args, identity: &Identity) -> Result<(), Error> {
-    let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    match host.link_by_name(&identity.host_ifname) {
+/// forbids and which must not harm the first, or an ADD that was killed, which
+/// is made anew with the same address. The difference is that the first has an
+/// interface in the pod.
+fn refuse_live(args: &Args, netns: &Netns, identity: &Identity) -> Result<(), Error> {
+    let mut pod =
+        Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
+    match pod.link_by_name(&args.ifname) {
         Ok(_) => Err(Error::AlreadyAttached {
             container_id: args.container_id.clone(),
             ifname: args.ifname.clone(),
         }),
-        Err(error) if error.is_not_found() => Ok(()),
+        // A pair that is left leads to a namespace that is going away.
+        Err(error) if error.is_not_found() => delete(&identity.host_ifname).map(drop),
         Err(error) => Err(netlink("look at existing interfaces")(error)),
     }
 }

@@ -58,6 +58,7 @@ fn create(
             peer: pod_end,
             peer_netns: netns.as_fd(),
             mtu: plan.mtu,
+            group: plan.group,
         };
         match host.link_add_veth(&pair) {
             Ok(()) => return Ok(indexes),
@@ -86,6 +87,13 @@ fn who_exists(plan: &Plan, host: &mut Socket, pod: &mut Socket) -> Result<Option
     ];
     for (socket, ifname, place) in places {
         match socket.link_by_name(ifname) {
+            // Ours, and the pod's namespace has no other end: it stems from an
+            // ADD whose namespace is going away, and whose record is lost.
+            Ok(link) if *ifname == plan.identity.host_ifname && link.group == plan.group => {
+                socket
+                    .remove_link(ifname)
+                    .map_err(netlink("delete a stale interface"))?;
+            }
             Ok(_) => {
                 let (ifname, place) = (ifname.clone(), place.to_owned());
                 return Ok(Some(Error::LinkExists { ifname, place }));

@@ -1,16 +1,18 @@
 //! The network configuration from standard input (CNI specification,
 //! section 3), read into values that need no further checking.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnetwork::IpNetwork;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::{Pools, RangeSpec};
+use crate::ipam::{Key, Pools, RangeSpec};
 use crate::result::{CniResult, Dns};
 use crate::version::Version;
 
@@ -34,8 +36,13 @@ pub(crate) struct Config {
     pub(crate) prev_result: Option<CniResult>,
 }
 
+/// The attachments that `GC` must leave alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attachments(pub(crate) BTreeSet<Key>);
+
 type Object = Map<String, Value>;
 
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
 /// What the kernel gives a veth that nobody sets.
 const DEFAULT_MTU: u32 = 1500;
@@ -91,6 +98,39 @@ impl Network {
             name,
             data_dir,
         })
+    }
+}
+
+impl Attachments {
+    /// # Errors
+    /// A list that is absent is not an empty one: everything would be removed.
+    pub(crate) fn parse(stdin: &[u8]) -> Result<Self, Error> {
+        let (object, ..) = parse(stdin)?;
+        // libcni 1.2.0 to 1.2.2 know only the second name (cni#1101).
+        for name in [VALID_ATTACHMENTS, "cni.dev/attachments"] {
+            let list: Option<Vec<Attachment>> = optional(&object, name, name)?;
+            if let Some(list) = list {
+                return Ok(Self(list.into_iter().map(Into::into).collect()));
+            }
+        }
+        Err(config(VALID_ATTACHMENTS, "is required for GC"))
+    }
+}
+
+/// CNI specification 1.1.0, section 4, "GC".
+#[derive(Deserialize)]
+struct Attachment {
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ifname: String,
+}
+
+impl From<Attachment> for Key {
+    fn from(attachment: Attachment) -> Self {
+        Self {
+            container_id: attachment.container_id,
+            ifname: attachment.ifname,
+        }
     }
 }
 

@@ -108,6 +108,15 @@ pub(crate) enum Error {
         #[source]
         source: Box<Error>,
     },
+    #[error("pods exist, and {} is not 1, so that they are cut off", path.display())]
+    ForwardingOff { path: PathBuf },
+    /// Several things were to be done, and some of them failed.
+    #[error("{what}: {} failures, the first: {first}", .others.len() + 1)]
+    Several {
+        what: &'static str,
+        first: Box<Error>,
+        others: Vec<Error>,
+    },
     /// The original failure, and what could not be undone after it.
     #[error("{failure}")]
     NotUndone {
@@ -132,7 +141,13 @@ impl Error {
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
             Self::Exhausted { .. } | Self::Locked { .. } => 11,
-            Self::NotReady { .. } => 50,
+            Self::NotReady { source } => match **source {
+                // Pods that exist may suffer, too.
+                Self::ForwardingOff { .. } => 51,
+                _ => 50,
+            },
+            Self::ForwardingOff { .. } => 51,
+            Self::Several { first, .. } => first.code(),
             Self::AlreadyAttached { .. } | Self::LinkExists { .. } | Self::AddressTaken { .. } => {
                 100
             }
@@ -142,8 +157,30 @@ impl Error {
         }
     }
 
+    /// One error from none, one or many.
+    pub(crate) fn all(what: &'static str, failures: Vec<Self>) -> Result<(), Self> {
+        let mut failures = failures.into_iter();
+        let Some(first) = failures.next() else {
+            return Ok(());
+        };
+        let others: Vec<Self> = failures.collect();
+        if others.is_empty() {
+            return Err(first);
+        }
+        Err(Self::Several {
+            what,
+            first: Box::new(first),
+            others,
+        })
+    }
+
     /// Everything that `Display` leaves out.
     pub(crate) fn details(&self) -> String {
+        if let Self::Several { first, others, .. } = self {
+            let all = std::iter::once(&**first).chain(others);
+            let texts: Vec<String> = all.map(|e| format!("{e}: {}", e.details())).collect();
+            return texts.join("; ");
+        }
         let mut parts = Vec::new();
         let mut undone = &[][..];
         let mut next = match self {

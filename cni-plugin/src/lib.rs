@@ -28,6 +28,7 @@ mod check;
 mod config;
 mod del;
 mod error;
+mod gc;
 pub mod ipam;
 mod loopback;
 mod plan;

@@ -8,7 +8,7 @@ use seaway_netlink::{Address, IfIndex, MacAddr, Neighbour, Route, RouteProtocol,
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Args;
-use crate::config::{GATEWAY_V6, gateway};
+use crate::config::{Config, GATEWAY_V6, gateway};
 use crate::result::{CniResult, Dns, Interface, Ip, Route as ResultRoute};
 
 /// Everything that follows from container id and interface name alone, so
@@ -31,8 +31,24 @@ pub(crate) struct Plan {
     /// One of each family that the pod gets.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) mtu: u32,
+    /// Of the host's end.
+    pub(crate) group: u32,
     /// For people, on the host's end.
     pub(crate) alias: Option<String>,
+}
+
+/// The kernel's group (`IFLA_GROUP`) of all pairs of a network: by it garbage
+/// collection tells its own orphans from other networks'. 0 is everybody's.
+pub(crate) fn group(network: &str) -> u32 {
+    let hash = Sha256::digest(network);
+    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) | 1 << 31
+}
+
+/// Whether the name has the form of [`Identity::host_ifname`].
+pub(crate) fn is_host_ifname(name: &str) -> bool {
+    name.strip_prefix("sw").is_some_and(|hex| {
+        hex.len() == 12 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 /// One attempt at numbers for the two ends.
@@ -85,7 +101,12 @@ fn mac(hash: &[u8; 32], start: usize) -> MacAddr {
 }
 
 impl Plan {
-    pub(crate) fn new(identity: Identity, args: &Args, addresses: Vec<IpAddr>, mtu: u32) -> Self {
+    pub(crate) fn new(
+        identity: Identity,
+        args: &Args,
+        addresses: Vec<IpAddr>,
+        config: &Config,
+    ) -> Self {
         let alias = args.pod.clone().map(|mut pod| {
             pod.truncate(pod.floor_char_boundary(ALIAS_MAX));
             pod
@@ -94,7 +115,8 @@ impl Plan {
             identity,
             ifname: args.ifname.clone(),
             addresses,
-            mtu,
+            mtu: config.mtu,
+            group: group(&config.network.name),
             alias,
         }
     }
@@ -273,8 +295,30 @@ mod tests {
             Identity::of("c1", "eth0"),
             &args,
             vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
-            1450,
+            &config(),
         )
+    }
+
+    fn config() -> Config {
+        let conf = br#"{"cniVersion":"1.0.0","name":"seaway","type":"seaway-cni","mtu":1450,
+            "ipam":{"type":"seaway","ranges":[{"subnet":"10.1.2.0/24"}]}}"#;
+        Config::parse(conf).unwrap()
+    }
+
+    #[test]
+    fn networks_have_groups_of_their_own_and_names_are_recognised() {
+        assert_eq!(group("seaway"), group("seaway"));
+        assert_ne!(group("seaway"), group("other"));
+        assert!(is_host_ifname(&Identity::of("c1", "eth0").host_ifname));
+        for foreign in [
+            "sw0",
+            "swp1",
+            "swec43057c07a",
+            "swec43057c07aaa",
+            "swEC43057c07aa",
+        ] {
+            assert!(!is_host_ifname(foreign), "{foreign}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub(crate) fn status(config: &Config) -> Result<(), Error> {
             sysctl::require_ipv6()?;
         }
         let store = Store::open(&config.network.data_dir, &config.network.name)?;
+        if !store.holders()?.is_empty() {
+            sysctl::require_forwarding(&config.pools)?;
+        }
         match store
             .usage(&config.pools)?
             .into_iter()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use seaway_netlink::{Netns, netns};
 
 use crate::error::Error;
+use crate::ipam::Pools;
 
 const ROOT: &str = "/proc/sys/net";
 /// `IN6_ADDR_GEN_MODE_NONE`. The kernel checks a link-local address that it
@@ -72,6 +73,21 @@ pub(crate) fn require_ipv6() -> Result<(), Error> {
     } else {
         Err(Error::NoIpv6 { path: IPV6_CONF })
     }
+}
+
+/// Pods that exist are cut off without it.
+pub(crate) fn require_forwarding(pools: &Pools) -> Result<(), Error> {
+    for pool in pools.iter() {
+        let path = if pool.is_ipv4() {
+            path("ipv4", "ip_forward")
+        } else {
+            path("ipv6", "conf/all/forwarding")
+        };
+        if read(&path)?.as_deref() != Some("1") {
+            return Err(Error::ForwardingOff { path });
+        }
+    }
+    Ok(())
 }
 
 /// Forwarding makes interfaces deaf to router advertisements, and so the node

@@ -18,6 +18,10 @@ use crate::{
     netns,
 };
 
+/// Group of links that are about to be deleted, whoever deletes them; a number
+/// that nobody uses for anything else ("swGC").
+const DOOMED: u32 = 0x7377_4743;
+
 /// A blocking rtnetlink socket, bound to the namespace it was opened in.
 #[derive(Debug)]
 pub struct Socket {
@@ -113,6 +117,24 @@ impl Socket {
     /// Makes sure that no link of this name exists; tells whether one did.
     pub fn remove_link(&mut self, name: &str) -> Result<bool, NetlinkError> {
         removed(self.execute(&[Request::link_delete_by_name(name)]))
+    }
+
+    /// Makes sure that none of these links exists. The kernel waits for all
+    /// CPUs once per deletion (20 ms), so they are gathered in a group and
+    /// deleted together.
+    pub fn remove_links(&mut self, indexes: &[IfIndex]) -> Result<(), NetlinkError> {
+        match indexes {
+            [] => return Ok(()),
+            [one] => return removed(self.execute(&[Request::link_delete(*one)])).map(drop),
+            _ => {}
+        }
+        let gather: Vec<_> = indexes
+            .iter()
+            .map(|index| Request::link_set_group(*index, DOOMED))
+            .collect();
+        // One that is gone already is fine; the others are gathered all the same.
+        removed(self.execute(&gather))?;
+        removed(self.execute(&[Request::link_delete_group(DOOMED)])).map(drop)
     }
 
     /// Brings a link up.

@@ -7,6 +7,7 @@ mod add;
 mod del;
 mod dual;
 mod failures;
+mod gc;
 mod loopback;
 mod node;
 mod protocol;

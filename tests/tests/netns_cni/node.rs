@@ -103,6 +103,12 @@ impl Node {
         names
     }
 
+    /// Where the records of this boot are.
+    pub(crate) fn record_dir(&self) -> PathBuf {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        self.dir.path().join("cni/seaway").join(boot.trim())
+    }
+
     /// No pod's interface, route, neighbour entry or record.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {

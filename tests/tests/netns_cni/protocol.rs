@@ -136,7 +136,7 @@ fn version_and_unknown_commands() {
             "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"
         ])
     );
-    assert_eq!(node.fails("GC", "c1", "")["code"], 4);
+    assert_eq!(node.fails("FOO", "c1", "")["code"], 4);
     let error = node.fails("ADD", "", "");
     assert_eq!(error["code"], 4);
     assert!(
