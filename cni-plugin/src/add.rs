@@ -7,10 +7,12 @@ use std::path::Path;
 use seaway_netlink::{Netns, Socket};
 
 use crate::args::Args;
-use crate::attach::{attach, delete, netlink};
+use crate::attach::{attach, netlink};
 use crate::config::Config;
+use crate::del::clear;
 use crate::error::Error;
-use crate::ipam::{IpamError, Key, Record, Store};
+use crate::hostports;
+use crate::ipam::{Extra, IpamError, Key, Record, Store};
 use crate::plan::{Identity, Plan};
 use crate::result::CniResult;
 use crate::sysctl;
@@ -50,30 +52,38 @@ fn steps(
         netns_id: (netns.id().device, netns.id().inode),
         host_ifname: identity.host_ifname.clone(),
         pod: args.pod.clone(),
-        extras: Vec::new(),
+        extras: extras(config),
     };
     if config.pools.has_v6() {
         sysctl::require_ipv6()?;
     }
     let store = Store::open(&config.network.data_dir, &config.network.name)?;
-    let reservation = store.reserve(&config.pools, &record, &[])?;
-    if !reservation.fresh {
-        refuse_live(args, netns, &identity)?;
+    let before = store.contents(&record.key)?;
+    if !before.is_empty() {
+        refuse_live(args, netns)?;
+        clear(&identity.host_ifname, &before)?;
     }
-    let addresses = reservation.addresses;
+    let addresses = store.reserve(&config.pools, &record, &[])?.addresses;
     undo.push(format!("release {addresses:?}"), move || {
         Ok(store.release(&record.key).map(drop)?)
     });
     let plan = Plan::new(identity, args, addresses, config);
     attach(&plan, netns, undo)?;
+    hostports::open(config, &plan, undo)?;
     Ok(plan.result(sandbox, config.dns.clone()))
 }
 
-/// A record from before is either a second ADD, which the specification
-/// forbids and which must not harm the first, or an ADD that was killed, which
-/// is made anew with the same address. The difference is that the first has an
-/// interface in the pod.
-fn refuse_live(args: &Args, netns: &Netns, identity: &Identity) -> Result<(), Error> {
+/// What DEL will have to look for besides the interface.
+fn extras(config: &Config) -> Vec<Extra> {
+    let host_ports = !config.runtime.port_mappings.is_empty();
+    host_ports.then_some(Extra::HostPorts).into_iter().collect()
+}
+
+/// A record from before is either a second ADD's, which the specification
+/// forbids and which must not harm the first, or that of an ADD that was
+/// killed, which is made anew with the same addresses. The difference is that
+/// the first has an interface in the pod.
+fn refuse_live(args: &Args, netns: &Netns) -> Result<(), Error> {
     let mut pod =
         Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
     match pod.link_by_name(&args.ifname) {
@@ -81,8 +91,7 @@ fn refuse_live(args: &Args, netns: &Netns, identity: &Identity) -> Result<(), Er
             container_id: args.container_id.clone(),
             ifname: args.ifname.clone(),
         }),
-        // A pair that is left leads to a namespace that is going away.
-        Err(error) if error.is_not_found() => delete(&identity.host_ifname).map(drop),
+        Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(netlink("look at existing interfaces")(error)),
     }
 }

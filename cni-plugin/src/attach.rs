@@ -25,7 +25,11 @@ pub(crate) fn attach(plan: &Plan, netns: &Netns, undo: &mut Undo<'_>) -> Result<
     let indexes = create(plan, netns, &mut host, &mut pod)?;
     let name = plan.identity.host_ifname.clone();
     undo.push(format!("delete {name}"), move || delete(&name).map(drop));
-    sysctl::prepare_host_end(&plan.identity.host_ifname, plan.has_v6())?;
+    sysctl::prepare_host_end(
+        &plan.identity.host_ifname,
+        plan.has_v6(),
+        plan.from_loopback,
+    )?;
     if plan.has_v6() {
         sysctl::prepare_pod_end(netns, &plan.ifname)?;
     }

@@ -10,6 +10,7 @@ use crate::args::Args;
 use crate::attach::netlink;
 use crate::config::{Config, gateway};
 use crate::error::Error;
+use crate::hostports;
 use crate::ipam::{Pool, Store};
 use crate::plan::Identity;
 use crate::result::CniResult;
@@ -31,7 +32,8 @@ pub(crate) fn check(config: &Config, args: &Args) -> Result<(), Error> {
         Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
     check_pod(&mut pod, args, &reported, &ours)?;
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    check_host(&mut host, args, &ours)
+    check_host(&mut host, args, &ours)?;
+    hostports::check(config, &ours)
 }
 
 /// What the chain has told the runtime about our interface.

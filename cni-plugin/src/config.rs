@@ -14,6 +14,7 @@ use crate::args::is_identifier;
 use crate::error::Error;
 use crate::ipam::{Key, Pools, RangeSpec};
 use crate::result::{CniResult, Dns};
+use crate::runtime::Runtime;
 use crate::version::Version;
 
 /// What every verb needs, and DEL is content with.
@@ -34,13 +35,15 @@ pub(crate) struct Config {
     pub(crate) pools: Pools,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
+    /// What the runtime wants for this pod.
+    pub(crate) runtime: Runtime,
 }
 
 /// The attachments that `GC` must leave alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachments(pub(crate) BTreeSet<Key>);
 
-type Object = Map<String, Value>;
+pub(crate) type Object = Map<String, Value>;
 
 const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
@@ -144,6 +147,7 @@ impl Config {
         let (object, version, name) = parse(stdin)?;
         known(&object, "", KEYS)?;
         reject_unsupported(&object)?;
+        let runtime = Runtime::parse(&object)?;
         let ipam: Object = required(&object, "ipam", "ipam")?;
         known(&ipam, "ipam.", IPAM_KEYS)?;
         let kind: String = required(&ipam, "type", "ipam.type")?;
@@ -171,6 +175,7 @@ impl Config {
             pools,
             dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
             prev_result: prev.map(CniResult::parse).transpose()?,
+            runtime,
         })
     }
 }
@@ -210,21 +215,7 @@ fn reject_unsupported(object: &Object) -> Result<(), Error> {
         // Masquerade is the node's, for all pods at once.
         return Err(unsupported("ipMasq", "true"));
     }
-    let runtime: Object = optional(object, "runtimeConfig", "runtimeConfig")?.unwrap_or_default();
-    let is_empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    };
-    match runtime.iter().find(|(_, value)| !is_empty(value)) {
-        Some((key, value)) => Err(unsupported(
-            &format!("runtimeConfig.{key}"),
-            &value.to_string(),
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Keys with a slash are the runtime's own, such as `cni.dev/attachments`.
@@ -241,11 +232,15 @@ fn known(object: &Object, path: &str, keys: &[&str]) -> Result<(), Error> {
     }
 }
 
-fn required<T: DeserializeOwned>(object: &Object, key: &str, path: &str) -> Result<T, Error> {
+pub(crate) fn required<T: DeserializeOwned>(
+    object: &Object,
+    key: &str,
+    path: &str,
+) -> Result<T, Error> {
     optional(object, key, path)?.ok_or_else(|| config(path, "is required"))
 }
 
-fn optional<T: DeserializeOwned>(
+pub(crate) fn optional<T: DeserializeOwned>(
     object: &Object,
     key: &str,
     path: &str,
@@ -258,14 +253,14 @@ fn optional<T: DeserializeOwned>(
     }
 }
 
-fn config(key: &str, why: impl Into<String>) -> Error {
+pub(crate) fn config(key: &str, why: impl Into<String>) -> Error {
     Error::Config {
         key: key.to_owned(),
         why: why.into(),
     }
 }
 
-fn unsupported(key: &str, value: &str) -> Error {
+pub(crate) fn unsupported(key: &str, value: &str) -> Error {
     Error::UnsupportedField {
         key: key.to_owned(),
         value: value.to_owned(),

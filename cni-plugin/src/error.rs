@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use seaway_firewall::{FirewallError, HostPort};
 use seaway_netlink::NetlinkError;
 use serde_json::{Value, json};
 
@@ -90,6 +91,18 @@ pub(crate) enum Error {
         #[source]
         source: NetlinkError,
     },
+    #[error("{step}")]
+    Firewall {
+        step: &'static str,
+        #[source]
+        source: FirewallError,
+    },
+    #[error("hostPort {port} is taken: it leads to {holder} of container {container_id}")]
+    HostPortTaken {
+        port: HostPort,
+        holder: IpAddr,
+        container_id: String,
+    },
     #[error("write the result to standard output")]
     Stdout {
         #[source]
@@ -148,10 +161,11 @@ impl Error {
             },
             Self::ForwardingOff { .. } => 51,
             Self::Several { first, .. } => first.code(),
-            Self::AlreadyAttached { .. } | Self::LinkExists { .. } | Self::AddressTaken { .. } => {
-                100
-            }
-            Self::Netlink { .. } => 101,
+            Self::AlreadyAttached { .. }
+            | Self::LinkExists { .. }
+            | Self::AddressTaken { .. }
+            | Self::HostPortTaken { .. } => 100,
+            Self::Netlink { .. } | Self::Firewall { .. } => 101,
             Self::Check { .. } | Self::NoRecord { .. } => 102,
             Self::NotUndone { failure, .. } => failure.code(),
         }

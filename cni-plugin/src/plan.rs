@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::args::Args;
 use crate::config::{Config, GATEWAY_V6, gateway};
 use crate::result::{CniResult, Dns, Interface, Ip, Route as ResultRoute};
+use crate::runtime::PortMapping;
 
 /// Everything that follows from container id and interface name alone, so
 /// that DEL finds it without any memory.
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     /// One of each family that the pod gets.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) mtu: u32,
+    /// Whether the host's loopback may send to the pod.
+    pub(crate) from_loopback: bool,
     /// Of the host's end.
     pub(crate) group: u32,
     /// For people, on the host's end.
@@ -116,6 +119,11 @@ impl Plan {
             ifname: args.ifname.clone(),
             addresses,
             mtu: config.mtu,
+            from_loopback: config
+                .runtime
+                .port_mappings
+                .iter()
+                .any(PortMapping::serves_loopback),
             group: group(&config.network.name),
             alias,
         }

@@ -19,7 +19,10 @@ const IPV6_CONF: &str = "/proc/sys/net/ipv6/conf";
 /// Sets what the host's end needs, before it is brought up. Reads first:
 /// nothing is written where the value is right already, which also serves a
 /// /proc/sys that is mounted read-only.
-pub(crate) fn prepare_host_end(ifname: &str, v6: bool) -> Result<(), Error> {
+///
+/// `from_loopback`: packets from 127.0.0.0/8 may leave by it, which the
+/// firewall makes safe.
+pub(crate) fn prepare_host_end(ifname: &str, v6: bool, from_loopback: bool) -> Result<(), Error> {
     // The pods' packets are forwarded, and so are the answers, which come in
     // by other interfaces.
     ensure(&path("ipv4", "ip_forward"), "1")?;
@@ -34,6 +37,9 @@ pub(crate) fn prepare_host_end(ifname: &str, v6: bool) -> Result<(), Error> {
     // A pod that talks to itself through a Service must not be told of a
     // "better" way.
     ensure(&v4("send_redirects"), "0")?;
+    if from_loopback {
+        ensure(&v4("route_localnet"), "1")?;
+    }
     // A pod must not be able to become the host's IPv6 router
     // (CVE-2020-10749). Without IPv6 there is no such file.
     if read(&conf_v6("accept_ra"))?.is_some() {

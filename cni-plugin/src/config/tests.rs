@@ -120,11 +120,11 @@ fn what_we_do_not_do_is_refused_and_not_ignored() {
         "ipam.type=host-local",
     );
     refused(&extra("", "ipMasq", json!(true)), 2, "ipMasq=true");
-    let ports = json!({"portMappings": [{"HostPort": 80}]});
+    let device = json!({"deviceID": "0000:01:00.0"});
     refused(
-        &extra("", "runtimeConfig", ports),
+        &extra("", "runtimeConfig", device),
         2,
-        "runtimeConfig.portMappings",
+        "runtimeConfig.deviceID",
     );
 }
 

@@ -8,6 +8,7 @@ mod del;
 mod dual;
 mod failures;
 mod gc;
+mod hostports;
 mod loopback;
 mod node;
 mod protocol;
