@@ -1,6 +1,7 @@
 //! `ADD`: reserve an address, make the interface, report.
 
 use std::io::Write;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use seaway_netlink::{Netns, Socket};
@@ -8,10 +9,13 @@ use seaway_netlink::{Netns, Socket};
 use crate::args::Args;
 use crate::attach::{attach, netlink};
 use crate::config::Config;
+use crate::del::clear;
 use crate::error::Error;
-use crate::ipam::{IpamError, Key, Record, Store};
+use crate::hostports;
+use crate::ipam::{Extra, IpamError, Key, Record, Store};
 use crate::plan::{Identity, Plan};
 use crate::result::CniResult;
+use crate::sysctl;
 use crate::undo::Undo;
 
 /// Carries out `ADD` and writes its result; on failure, also of the writing,
@@ -48,27 +52,41 @@ fn steps(
         netns_id: (netns.id().device, netns.id().inode),
         host_ifname: identity.host_ifname.clone(),
         pod: args.pod.clone(),
+        extras: extras(config),
     };
-    let store = Store::open(&config.network.data_dir, &config.network.name)?;
-    let reservation = store.reserve(&config.pool, &record)?;
-    if !reservation.fresh {
-        refuse_live(args, &identity)?;
+    if config.pools.has_v6() {
+        sysctl::require_ipv6()?;
     }
-    let address = reservation.address;
-    undo.push(format!("release {address}"), move || {
+    let store = Store::open(&config.network.data_dir, &config.network.name)?;
+    let before = store.contents(&record.key)?;
+    if !before.is_empty() {
+        refuse_live(args, netns)?;
+        clear(&identity.host_ifname, &before)?;
+    }
+    let addresses = store.reserve(&config.pools, &record, &[])?.addresses;
+    undo.push(format!("release {addresses:?}"), move || {
         Ok(store.release(&record.key).map(drop)?)
     });
-    let plan = Plan::new(identity, args, address, config.mtu);
+    let plan = Plan::new(identity, args, addresses, config);
     attach(&plan, netns, undo)?;
+    hostports::open(config, &plan, undo)?;
     Ok(plan.result(sandbox, config.dns.clone()))
 }
 
-/// A record from before is either a second ADD, which the specification
-/// forbids and which must not harm the first, or an ADD that was killed before
-/// it made the interface, which goes on with the same address.
-fn refuse_live(args: &Args, identity: &Identity) -> Result<(), Error> {
-    let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    match host.link_by_name(&identity.host_ifname) {
+/// What DEL will have to look for besides the interface.
+fn extras(config: &Config) -> Vec<Extra> {
+    let host_ports = !config.runtime.port_mappings.is_empty();
+    host_ports.then_some(Extra::HostPorts).into_iter().collect()
+}
+
+/// A record from before is either a second ADD's, which the specification
+/// forbids and which must not harm the first, or that of an ADD that was
+/// killed, which is made anew with the same addresses. The difference is that
+/// the first has an interface in the pod.
+fn refuse_live(args: &Args, netns: &Netns) -> Result<(), Error> {
+    let mut pod =
+        Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
+    match pod.link_by_name(&args.ifname) {
         Ok(_) => Err(Error::AlreadyAttached {
             container_id: args.container_id.clone(),
             ifname: args.ifname.clone(),
@@ -121,6 +139,11 @@ impl From<IpamError> for Error {
                 size,
                 holders,
             },
+            IpamError::Taken { address, holder } => Self::AddressTaken {
+                address,
+                holder: holder.container_id,
+            },
+            IpamError::OutOfRange { address } => Self::OutOfRange { address },
             IpamError::Locked { path, seconds } => Self::Locked { path, seconds },
             IpamError::File { op, path, source } => Self::File { op, path, source },
         }

@@ -13,8 +13,16 @@ pub type Environment = BTreeMap<String, String>;
 pub(crate) enum Command {
     /// Something with one attachment.
     Attachment(Verb),
-    Status,
+    /// Something with all attachments of a network.
+    Network(NetworkVerb),
     Version,
+}
+
+/// What to do with a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NetworkVerb {
+    Gc,
+    Status,
 }
 
 /// What to do with an attachment.
@@ -61,7 +69,8 @@ impl Command {
             "ADD" => Ok(Some(Self::Attachment(Verb::Add))),
             "DEL" => Ok(Some(Self::Attachment(Verb::Del))),
             "CHECK" => Ok(Some(Self::Attachment(Verb::Check))),
-            "STATUS" => Ok(Some(Self::Status)),
+            "GC" => Ok(Some(Self::Network(NetworkVerb::Gc))),
+            "STATUS" => Ok(Some(Self::Network(NetworkVerb::Status))),
             "VERSION" => Ok(Some(Self::Version)),
             _ => Err(Error::UnsupportedVerb {
                 verb: command.to_owned(),

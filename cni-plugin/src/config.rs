@@ -1,17 +1,20 @@
 //! The network configuration from standard input (CNI specification,
 //! section 3), read into values that need no further checking.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnetwork::IpNetwork;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::Pool;
+use crate::ipam::{Key, Pools, RangeSpec};
 use crate::result::{CniResult, Dns};
+use crate::runtime::Runtime;
 use crate::version::Version;
 
 /// What every verb needs, and DEL is content with.
@@ -29,18 +32,27 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// Of both ends, in bytes.
     pub(crate) mtu: u32,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
+    /// What the runtime wants for this pod.
+    pub(crate) runtime: Runtime,
 }
 
-type Object = Map<String, Value>;
+/// The attachments that `GC` must leave alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attachments(pub(crate) BTreeSet<Key>);
 
+pub(crate) type Object = Map<String, Value>;
+
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
 /// What the kernel gives a veth that nobody sets.
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791: every link carries 68 bytes. `ETH_MAX_MTU` of the kernel.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
+/// RFC 8200, section 5; below it the kernel switches IPv6 off.
+const IPV6_MIN_MTU: u32 = 1280;
 const KEYS: &[&str] = &[
     "cniVersion",
     "name",
@@ -55,7 +67,7 @@ const KEYS: &[&str] = &[
     "dns",
 ];
 const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir"];
-const RANGE_KEYS: &[&str] = &["subnet"];
+const RANGE_KEYS: &[&str] = &["subnet", "rangeStart", "rangeEnd"];
 
 /// The configuration as an object, with its name and version checked.
 pub(crate) fn parse(stdin: &[u8]) -> Result<(Object, Version, String), Error> {
@@ -92,6 +104,39 @@ impl Network {
     }
 }
 
+impl Attachments {
+    /// # Errors
+    /// A list that is absent is not an empty one: everything would be removed.
+    pub(crate) fn parse(stdin: &[u8]) -> Result<Self, Error> {
+        let (object, ..) = parse(stdin)?;
+        // libcni 1.2.0 to 1.2.2 know only the second name (cni#1101).
+        for name in [VALID_ATTACHMENTS, "cni.dev/attachments"] {
+            let list: Option<Vec<Attachment>> = optional(&object, name, name)?;
+            if let Some(list) = list {
+                return Ok(Self(list.into_iter().map(Into::into).collect()));
+            }
+        }
+        Err(config(VALID_ATTACHMENTS, "is required for GC"))
+    }
+}
+
+/// CNI specification 1.1.0, section 4, "GC".
+#[derive(Deserialize)]
+struct Attachment {
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ifname: String,
+}
+
+impl From<Attachment> for Key {
+    fn from(attachment: Attachment) -> Self {
+        Self {
+            container_id: attachment.container_id,
+            ifname: attachment.ifname,
+        }
+    }
+}
+
 impl Config {
     /// Reads a configuration of which nothing may be misunderstood.
     ///
@@ -102,6 +147,7 @@ impl Config {
         let (object, version, name) = parse(stdin)?;
         known(&object, "", KEYS)?;
         reject_unsupported(&object)?;
+        let runtime = Runtime::parse(&object)?;
         let ipam: Object = required(&object, "ipam", "ipam")?;
         known(&ipam, "ipam.", IPAM_KEYS)?;
         let kind: String = required(&ipam, "type", "ipam.type")?;
@@ -113,6 +159,11 @@ impl Config {
             let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
             return Err(config("mtu", format!("{mtu} is not from {low} to {high}")));
         }
+        let pools = pools(&ipam)?;
+        if pools.has_v6() && mtu < IPV6_MIN_MTU {
+            let why = format!("{mtu} is too small for IPv6, which needs {IPV6_MIN_MTU}");
+            return Err(config("mtu", why));
+        }
         let prev = object.get("prevResult").filter(|value| !value.is_null());
         Ok(Self {
             network: Network {
@@ -121,9 +172,10 @@ impl Config {
                 data_dir: data_dir(&ipam)?,
             },
             mtu,
-            pool: pool(&ipam)?,
+            pools,
             dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
             prev_result: prev.map(CniResult::parse).transpose()?,
+            runtime,
         })
     }
 }
@@ -141,19 +193,20 @@ fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
     }
 }
 
-fn pool(ipam: &Object) -> Result<Pool, Error> {
+fn pools(ipam: &Object) -> Result<Pools, Error> {
     let ranges: Vec<Object> = required(ipam, "ranges", "ipam.ranges")?;
-    let mut subnets = Vec::new();
+    let mut specs = Vec::new();
     for (place, range) in ranges.iter().enumerate() {
         let path = format!("ipam.ranges[{place}].");
         known(range, &path, RANGE_KEYS)?;
-        let key = format!("{path}subnet");
-        match required::<IpNetwork>(range, "subnet", &key)? {
-            IpNetwork::V4(subnet) => subnets.push(subnet),
-            IpNetwork::V6(subnet) => return Err(unsupported(&key, &subnet.to_string())),
-        }
+        let ip = |key: &str| optional::<IpAddr>(range, key, &format!("{path}{key}"));
+        specs.push(RangeSpec {
+            subnet: required::<IpNetwork>(range, "subnet", &format!("{path}subnet"))?,
+            start: ip("rangeStart")?,
+            end: ip("rangeEnd")?,
+        });
     }
-    Pool::new(subnets).map_err(|why| config("ipam.ranges", why))
+    Pools::new(&specs).map_err(|why| config("ipam.ranges", why))
 }
 
 /// Fields of the specification that would be promises we do not keep.
@@ -162,21 +215,7 @@ fn reject_unsupported(object: &Object) -> Result<(), Error> {
         // Masquerade is the node's, for all pods at once.
         return Err(unsupported("ipMasq", "true"));
     }
-    let runtime: Object = optional(object, "runtimeConfig", "runtimeConfig")?.unwrap_or_default();
-    let is_empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    };
-    match runtime.iter().find(|(_, value)| !is_empty(value)) {
-        Some((key, value)) => Err(unsupported(
-            &format!("runtimeConfig.{key}"),
-            &value.to_string(),
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Keys with a slash are the runtime's own, such as `cni.dev/attachments`.
@@ -193,11 +232,15 @@ fn known(object: &Object, path: &str, keys: &[&str]) -> Result<(), Error> {
     }
 }
 
-fn required<T: DeserializeOwned>(object: &Object, key: &str, path: &str) -> Result<T, Error> {
+pub(crate) fn required<T: DeserializeOwned>(
+    object: &Object,
+    key: &str,
+    path: &str,
+) -> Result<T, Error> {
     optional(object, key, path)?.ok_or_else(|| config(path, "is required"))
 }
 
-fn optional<T: DeserializeOwned>(
+pub(crate) fn optional<T: DeserializeOwned>(
     object: &Object,
     key: &str,
     path: &str,
@@ -210,14 +253,14 @@ fn optional<T: DeserializeOwned>(
     }
 }
 
-fn config(key: &str, why: impl Into<String>) -> Error {
+pub(crate) fn config(key: &str, why: impl Into<String>) -> Error {
     Error::Config {
         key: key.to_owned(),
         why: why.into(),
     }
 }
 
-fn unsupported(key: &str, value: &str) -> Error {
+pub(crate) fn unsupported(key: &str, value: &str) -> Error {
     Error::UnsupportedField {
         key: key.to_owned(),
         value: value.to_owned(),
@@ -226,7 +269,18 @@ fn unsupported(key: &str, value: &str) -> Error {
 
 /// Pods' next hop. Link-local, so the same on all nodes, no address of the
 /// pod CIDR is spent on it, and it never changes.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+pub(crate) const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+/// The same in IPv6.
+pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// The next hop of the pod's packets in the family of its address.
+pub(crate) fn gateway(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() {
+        GATEWAY_V4.into()
+    } else {
+        GATEWAY_V6.into()
+    }
+}
 
 #[cfg(test)]
 mod tests;

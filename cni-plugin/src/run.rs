@@ -5,11 +5,11 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::args::{Args, Command, Environment, Verb};
-use crate::config::{Config, Network};
+use crate::args::{Args, Command, Environment, NetworkVerb, Verb};
+use crate::config::{Attachments, Config, Network};
 use crate::error::Error;
 use crate::version::Version;
-use crate::{about, add, check, del, loopback, status};
+use crate::{about, add, check, del, gc, loopback, status};
 
 /// Serves one call. `stdout` gets the result or the error object and nothing
 /// else; a failed call exits with 1, as runtimes expect.
@@ -29,12 +29,12 @@ pub fn run(
         Ok(Some(Command::Attachment(verb))) => {
             attachment(verb, is_loopback, environment, stdin, &mut conf, stdout)
         }
-        Ok(Some(Command::Status)) => read(stdin, &mut conf).and_then(|()| {
-            // lo needs nothing that could be absent.
+        Ok(Some(Command::Network(verb))) => read(stdin, &mut conf).and_then(|()| {
+            // lo needs nothing that could be absent, and leaves nothing.
             if is_loopback {
                 Ok(())
             } else {
-                network_status(&conf)
+                network(verb, &conf)
             }
         }),
         Ok(Some(Command::Version)) => read(stdin, &mut conf)
@@ -77,10 +77,19 @@ fn attachment(
     }
 }
 
-fn network_status(conf: &[u8]) -> Result<(), Error> {
-    let config = Config::parse(conf)?;
-    since("STATUS", Version::V1_1_0, config.network.version)?;
-    status::status(&config)
+fn network(verb: NetworkVerb, conf: &[u8]) -> Result<(), Error> {
+    match verb {
+        NetworkVerb::Gc => {
+            let network = Network::lenient(conf)?;
+            since("GC", Version::V1_1_0, network.version)?;
+            gc::gc(&network, &Attachments::parse(conf)?)
+        }
+        NetworkVerb::Status => {
+            let config = Config::parse(conf)?;
+            since("STATUS", Version::V1_1_0, config.network.version)?;
+            status::status(&config)
+        }
+    }
 }
 
 fn read(stdin: &mut dyn Read, conf: &mut Vec<u8>) -> Result<(), Error> {

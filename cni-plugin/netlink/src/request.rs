@@ -75,6 +75,26 @@ impl Request<'static> {
         Self::new("link delete", name, 0, &Message::DelLink(message))
     }
 
+    /// Puts a link into a group.
+    pub fn link_set_group(index: IfIndex, group: u32) -> Self {
+        let mut message = link(index);
+        message.attributes.push(LinkAttribute::Group(group));
+        Self::new(
+            "link set group",
+            format!("{index} to {group}"),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Deletes all links of a group, in about the time of one.
+    pub fn link_delete_group(group: u32) -> Self {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Group(group));
+        let object = format!("group {group}");
+        Self::new("link delete", object, 0, &Message::DelLink(message))
+    }
+
     /// Brings a link up.
     pub fn link_set_up(index: IfIndex) -> Self {
         let mut message = link(index);

@@ -57,7 +57,7 @@ fn commands() {
         Some(Command::Attachment(Verb::Add))
     );
     assert_eq!(command("").unwrap(), None);
-    for unknown in ["FOO", "add", "GC"] {
+    for unknown in ["FOO", "add", "gc"] {
         let error = command(unknown).unwrap_err();
         assert_eq!(error.code(), 4);
         assert!(

@@ -46,7 +46,7 @@ fn the_conf_that_the_daemon_writes() {
     assert_eq!(config.mtu, 1450);
     assert_eq!(config.network.name, "seaway");
     assert_eq!(config.network.version, Version::V1_0_0);
-    assert_eq!(config.pool.size(), 253);
+    assert_eq!(config.pools.iter().next().unwrap().size(), 253);
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn unknown_keys_are_named_with_their_place() {
         ": ipam.gateway: unknown key",
     );
     refused(
-        &extra("/ipam/ranges/0", "rangeStart", json!("x")),
+        &extra("/ipam/ranges/0", "start", json!("x")),
         7,
-        ": ipam.ranges[0].rangeStart: unknown key",
+        ": ipam.ranges[0].start: unknown key",
     );
 }
 
@@ -119,17 +119,12 @@ fn what_we_do_not_do_is_refused_and_not_ignored() {
         2,
         "ipam.type=host-local",
     );
-    refused(
-        &with("/ipam/ranges/0/subnet", json!("fd00::/64")),
-        2,
-        "fd00::/64",
-    );
     refused(&extra("", "ipMasq", json!(true)), 2, "ipMasq=true");
-    let ports = json!({"portMappings": [{"HostPort": 80}]});
+    let device = json!({"deviceID": "0000:01:00.0"});
     refused(
-        &extra("", "runtimeConfig", ports),
+        &extra("", "runtimeConfig", device),
         2,
-        "runtimeConfig.portMappings",
+        "runtimeConfig.deviceID",
     );
 }
 
@@ -139,13 +134,35 @@ fn versions() {
         let config = parse_value(&with("/cniVersion", json!(version.as_str()))).unwrap();
         assert_eq!(config.network.version, version);
     }
-    for unknown in [json!("2.0.0"), json!("0.2.0"), Value::Null] {
+    for unknown in [json!("2.0.0"), json!("0.5.0"), json!("")] {
         refused(
             &with("/cniVersion", unknown),
             1,
-            "is not supported, only 0.3.0, ",
+            "is not supported, only 0.1.0, ",
         );
     }
+}
+
+#[test]
+fn a_conf_without_a_version_is_one_of_0_1_0() {
+    let config = parse_value(&with("/cniVersion", Value::Null)).unwrap();
+    assert_eq!(config.network.version, Version::V0_1_0);
+}
+
+#[test]
+fn ranges_of_both_families() {
+    let mut conf = with("/ipam/ranges/0/subnet", json!("fd00::/64"));
+    assert!(parse_value(&conf).unwrap().pools.has_v6());
+    conf["ipam"]["ranges"] = json!([
+        {"subnet": "10.244.1.0/24", "rangeStart": "10.244.1.9"},
+        {"subnet": "fd00::/64"},
+        {"subnet": "10.244.9.0/24"},
+    ]);
+    let pools = parse_value(&conf).unwrap().pools;
+    let sizes: Vec<u128> = pools.iter().map(crate::ipam::Pool::size).collect();
+    assert_eq!(sizes, [246 + 253, (1 << 64) - 2]);
+    conf["mtu"] = json!(1279);
+    refused(&conf, 7, ": mtu: 1279 is too small for IPv6");
 }
 
 #[test]

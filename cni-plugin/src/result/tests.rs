@@ -68,6 +68,17 @@ fn golden_0_4_0_and_before() {
 }
 
 #[test]
+fn golden_before_0_3_0() {
+    for version in [Version::V0_1_0, Version::V0_2_0] {
+        let want = r#"{"cniVersion":"VERSION","ip4":{"ip":"10.1.2.3/32","gateway":"169.254.1.1","routes":[{"dst":"0.0.0.0/0","gw":"169.254.1.1"}]},"ip6":{"ip":"fd00::3/128"}}"#;
+        assert_eq!(
+            result().render(version),
+            want.replace("VERSION", version.as_str())
+        );
+    }
+}
+
+#[test]
 fn every_form_can_be_read_back_as_prev_result() {
     for version in Version::SUPPORTED {
         let text = result().render(version);

@@ -5,7 +5,10 @@
 
 mod add;
 mod del;
+mod dual;
 mod failures;
+mod gc;
+mod hostports;
 mod loopback;
 mod node;
 mod protocol;

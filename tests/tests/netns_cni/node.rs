@@ -18,8 +18,15 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(range: &str) -> Self {
+        Self::with_ranges(&[range])
+    }
+
+    /// Pods get an address of each family that has a range.
+    pub(crate) fn with_ranges(ranges: &[&str]) -> Self {
         let netns = Netns::new("node");
         netns.ip("addr add 172.30.0.11/32 dev lo");
+        netns.ip("addr add fd00:172::11/128 dev lo nodad");
+        let ranges: Vec<Value> = ranges.iter().map(|r| json!({"subnet": r})).collect();
         let dir = tempfile::tempdir().unwrap();
         let conf = json!({
             "cniVersion": "1.0.0",
@@ -28,7 +35,7 @@ impl Node {
             "mtu": 1450,
             "ipam": {
                 "type": "seaway",
-                "ranges": [{"subnet": range}],
+                "ranges": ranges,
                 "dataDir": dir.path().join("cni"),
             },
         });
@@ -96,12 +103,19 @@ impl Node {
         names
     }
 
+    /// Where the records of this boot are.
+    pub(crate) fn record_dir(&self) -> PathBuf {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        self.dir.path().join("cni/seaway").join(boot.trim())
+    }
+
     /// No pod's interface, route, neighbour entry or record.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {
         let links = self.netns.ip_json("link");
         assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
         assert_eq!(self.netns.ip_json("route show proto 83"), json!([]));
+        assert_eq!(self.netns.ip_json("-6 route show proto 83"), json!([]));
         assert_eq!(self.netns.ip_json("neigh"), json!([]));
         assert_eq!(self.records(), [""; 0]);
     }
@@ -111,7 +125,12 @@ impl Node {
 /// other host says so. From loopback this is also an ICMP answer.
 #[track_caller]
 pub(crate) fn assert_reaches(from: &Netns, address: &str) {
-    let error = from.ask_udp(&format!("{address}:9")).unwrap_err();
+    let target = if address.contains(':') {
+        format!("[{address}]:9")
+    } else {
+        format!("{address}:9")
+    };
+    let error = from.ask_udp(&target).unwrap_err();
     assert_eq!(
         error.kind(),
         std::io::ErrorKind::ConnectionRefused,
@@ -165,7 +184,17 @@ pub(crate) fn failure(output: &Output) -> Value {
     error
 }
 
+/// The first one.
 pub(crate) fn address(result: &Value) -> String {
-    let network = result["ips"][0]["address"].as_str().unwrap();
-    network.strip_suffix("/32").unwrap().to_owned()
+    addresses(result).remove(0)
+}
+
+pub(crate) fn addresses(result: &Value) -> Vec<String> {
+    let ips = result["ips"].as_array().unwrap().iter();
+    ips.map(|ip| {
+        let (address, length) = ip["address"].as_str().unwrap().split_once('/').unwrap();
+        assert_eq!(length, if address.contains(':') { "128" } else { "32" });
+        address.to_owned()
+    })
+    .collect()
 }
