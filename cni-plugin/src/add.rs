@@ -58,6 +58,13 @@ fn steps(
         sysctl::require_ipv6()?;
     }
     let store = Store::open(&config.network.data_dir, &config.network.name)?;
+    store.create()?;
+    let busy = store.busy(&record.key)?;
+    // The first step, so that taking back is done before others go on.
+    undo.push("let other calls go on", move || {
+        drop(busy);
+        Ok(())
+    });
     let before = store.contents(&record.key)?;
     if !before.is_empty() {
         refuse_live(args, netns)?;

@@ -150,6 +150,9 @@ fn check_ifname(value: &str) -> Result<(), Error> {
         "is reserved".to_owned()
     } else if value.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
         "contains '/', ':' or white space".to_owned()
+    } else if value.contains('%') {
+        // The kernel would take "eth%d" for a pattern and choose a number.
+        "contains '%'".to_owned()
     } else {
         return Ok(());
     };

@@ -24,6 +24,7 @@ pub(crate) fn del(network: &Network, args: &Args) -> Result<(), Error> {
 pub(crate) fn release(network: &Network, key: &Key) -> Result<(), Error> {
     let identity = Identity::of(&key.container_id, &key.ifname);
     let store = Store::open(&network.data_dir, &network.name)?;
+    let _busy = store.busy(key)?;
     clear(&identity.host_ifname, &store.contents(key)?)?;
     store.release(key)?;
     Ok(())

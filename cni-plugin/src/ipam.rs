@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DATADIR/NETWORK/lock                       flock, held for microseconds
+//! DATADIR/NETWORK/busy.NN                    flock, held for one call on an attachment
 //! DATADIR/NETWORK/BOOT-ID/ADDRESS=CONTAINER:IFNAME    one record
 //! DATADIR/NETWORK/BOOT-ID/.order             who is next (only a hint)
 //! ```
@@ -35,6 +36,8 @@ pub use pool::{Pool, Pools};
 pub use range::RangeSpec;
 pub use record::{Extra, Held, Key, Record};
 pub use reserve::Reservation;
+
+pub use lock::Busy;
 
 use lock::lock;
 use order::Order;
@@ -130,6 +133,24 @@ impl Store {
         }
     }
 
+    /// Makes the folder of the network.
+    pub fn create(&self) -> Result<(), IpamError> {
+        std::fs::create_dir_all(&self.network_dir).map_err(file("create", &self.network_dir))
+    }
+
+    /// Keeps other calls for the same attachment waiting while the value lives.
+    ///
+    /// The specification forbids that such calls overlap; a runtime that does it
+    /// all the same must not make one call take away what the other has made.
+    /// `None` where there is no folder yet or no room for a lock: then the rule
+    /// alone has to do.
+    pub fn busy(&self, key: &Key) -> Result<Option<Busy>, IpamError> {
+        match Busy::wait(&self.network_dir, key) {
+            Err(IpamError::File { .. }) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     /// Gives the attachment's addresses back; tells which they were. None is
     /// fine.
     pub fn release(&self, key: &Key) -> Result<Vec<IpAddr>, IpamError> {
@@ -146,7 +167,7 @@ impl Store {
             for held in &mine {
                 order.give_back(held.address);
             }
-            order.write(&self.dir)?;
+            order.write(&self.dir);
         }
         for held in &mine {
             held.remove(&self.dir)?;

@@ -35,7 +35,7 @@ fn ids_and_names_are_checked() {
     for id in ["-bad", "a/b", ".", "a b", "ü", &"a".repeat(181)] {
         refused(Verb::Add, &[("CNI_CONTAINERID", id)], "CNI_CONTAINERID");
     }
-    for name in [".", "..", "a:b", "a/b", "a b", "sixteen-bytes-xx"] {
+    for name in [".", "..", "a:b", "a/b", "a b", "eth%d", "sixteen-bytes-xx"] {
         refused(Verb::Del, &[("CNI_IFNAME", name)], "CNI_IFNAME");
     }
     for (id, name) in [("0", "a.b"), ("A_b.c-d", "fifteen-bytes-x")] {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::Pool;
 use super::record::replace;
-use super::{IpamError, Pool};
 
 const FILE: &str = ".order";
 /// A longer memory would cost more per DEL than it saves confusion.
@@ -37,9 +37,13 @@ impl Order {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    pub(super) fn write(&self, dir: &Path) -> Result<(), IpamError> {
+    /// Remembers. Where that fails, on a full file system above all, only the
+    /// order suffers, and an address is given or given back all the same.
+    pub(super) fn write(&self, dir: &Path) {
         let text = serde_json::to_vec(self).expect("addresses are text");
-        replace(dir, FILE, &text)
+        if let Err(error) = replace(dir, FILE, &text) {
+            eprintln!("Not remembered: {error}");
+        }
     }
 
     /// The next address that is not taken; those of `spared` only when there

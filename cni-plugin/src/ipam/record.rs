@@ -152,5 +152,9 @@ pub(super) fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), Ipam
     let written = File::create(&temporary)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| std::fs::rename(&temporary, &path));
+    if written.is_err() {
+        // May not be there at all; what was not written is the error to tell.
+        drop(std::fs::remove_file(&temporary));
+    }
     written.map_err(file("write", path))
 }

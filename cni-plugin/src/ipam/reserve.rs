@@ -61,7 +61,7 @@ impl Store {
         record: &Record,
         choose: impl FnOnce(&mut Work<'_>) -> Result<Vec<IpAddr>, IpamError>,
     ) -> Result<Reservation, IpamError> {
-        std::fs::create_dir_all(&self.network_dir).map_err(file("create", &self.network_dir))?;
+        self.create()?;
         let lock = lock(&self.network_dir)?;
         self.remove_other_boots()?;
         std::fs::create_dir_all(&self.dir).map_err(file("create", &self.dir))?;
@@ -78,12 +78,11 @@ impl Store {
             order: Order::read(&self.dir),
             written: Vec::new(),
         };
-        let outcome = choose(&mut work).and_then(|addresses| {
-            work.order.write(&self.dir)?;
-            Ok(addresses)
-        });
-        let reservation = match outcome {
-            Ok(addresses) => work.finish(addresses),
+        let reservation = match choose(&mut work) {
+            Ok(addresses) => {
+                work.order.write(&self.dir);
+                work.finish(addresses)
+            }
             Err(error) => {
                 work.take_back();
                 Err(error)

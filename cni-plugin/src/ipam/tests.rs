@@ -313,3 +313,17 @@ fn contents_survive_and_damage_is_no_obstacle() {
     }
     assert_eq!(store.release(&key(1)).unwrap(), [ip("10.0.0.2")]);
 }
+
+#[test]
+fn without_room_for_the_order_addresses_come_and_go_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pool) = (store(&dir), pool("10.0.0.0/24"));
+    // In its place is something that no file can replace.
+    std::fs::create_dir_all(dir.path().join("seaway/boot-1/.order/full")).unwrap();
+    let reserved = store.reserve(&pool, &record(1), &[]).unwrap();
+    assert_eq!(reserved.addresses, [ip("10.0.0.2")]);
+    assert_eq!(store.release(&key(1)).unwrap(), [ip("10.0.0.2")]);
+    assert_eq!(store.find(&key(1)).unwrap(), Vec::<IpAddr>::new());
+    let names = std::fs::read_dir(dir.path().join("seaway/boot-1")).unwrap();
+    assert_eq!(names.count(), 1, "no temporary file is left");
+}

@@ -11,4 +11,5 @@ mod gc;
 mod hostports;
 mod loopback;
 mod node;
+mod overlap;
 mod protocol;

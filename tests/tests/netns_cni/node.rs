@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use seaway_testbed::{Netns, bin};
 use serde_json::{Value, json};
@@ -142,7 +142,12 @@ pub(crate) fn pod_path(pod: &Netns) -> &str {
     pod.path().to_str().unwrap()
 }
 
-pub(crate) fn feed(mut command: Command, conf: &Value) -> Output {
+pub(crate) fn feed(command: Command, conf: &Value) -> Output {
+    start(command, conf).wait_with_output().unwrap()
+}
+
+/// Starts a call, gives it its configuration and does not wait for its end.
+pub(crate) fn start(mut command: Command, conf: &Value) -> Child {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -153,7 +158,7 @@ pub(crate) fn feed(mut command: Command, conf: &Value) -> Output {
     // A plugin that fails early does not read it.
     stdin.write_all(conf.to_string().as_bytes()).ok();
     drop(stdin);
-    child.wait_with_output().unwrap()
+    child
 }
 
 pub(crate) fn text(output: &Output) -> String {
