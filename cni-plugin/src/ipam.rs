@@ -30,6 +30,7 @@ mod pool;
 mod range;
 mod record;
 mod reserve;
+mod sticky;
 
 pub use pool::{Pool, Pools};
 pub use range::RangeSpec;
@@ -39,6 +40,7 @@ pub use reserve::Reservation;
 use lock::lock;
 use order::Order;
 use record::list;
+use sticky::Sticky;
 
 /// The kernel's name for this boot, random(4).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -49,6 +51,7 @@ pub struct Store {
     network_dir: PathBuf,
     dir: PathBuf,
     boot_id: String,
+    sticky: Option<Sticky>,
 }
 
 /// How full a pool is.
@@ -127,7 +130,16 @@ impl Store {
             network_dir,
             dir,
             boot_id: boot_id.to_owned(),
+            sticky: None,
         }
+    }
+
+    /// The same, giving a pod that comes again the address that it had, as
+    /// remembered under `dir`.
+    #[must_use]
+    pub fn with_sticky(self, dir: &Path, network: &str) -> Self {
+        let sticky = Some(Sticky::new(dir, network));
+        Self { sticky, ..self }
     }
 
     /// Gives the attachment's addresses back; tells which they were. None is
