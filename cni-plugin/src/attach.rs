@@ -114,6 +114,8 @@ fn pod_side(plan: &Plan, indexes: Indexes) -> Vec<Request<'static>> {
         Request::link_set_up(LOOPBACK),
         Request::link_set_up(indexes.pod),
     ];
+    let [_, shaper] = plan.shapers(indexes);
+    requests.extend(shaper);
     let addresses = plan.pod_addresses(indexes);
     requests.extend(addresses.iter().map(Request::address_add));
     requests.extend(plan.pod_routes(indexes).iter().map(Request::route_add));
@@ -132,6 +134,8 @@ fn host_side(plan: &Plan, indexes: Indexes) -> Vec<Request<'static>> {
     );
     let neighbours = plan.host_neighbours(indexes);
     requests.extend(neighbours.map(|neighbour| Request::neighbour_replace(&neighbour)));
+    let [shaper, _] = plan.shapers(indexes);
+    requests.extend(shaper);
     requests.extend(
         plan.alias
             .as_ref()

@@ -9,6 +9,7 @@ use crate::add::{key, open_netns};
 use crate::args::Args;
 use crate::attach::netlink;
 use crate::config::{Config, gateway};
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::hostports;
 use crate::ipam::{Pool, Store};
@@ -20,7 +21,11 @@ use crate::result::CniResult;
 /// MAC and MTU may have been changed by plugins behind this one, and addresses
 /// may have been added, so only what ADD made is looked at: an address of ours
 /// has a record. The MAC must be the one that the chain has reported.
-pub(crate) fn check(config: &Config, args: &Args) -> Result<(), Error> {
+pub(crate) fn check(
+    config: &Config,
+    args: &Args,
+    delegate: Option<Delegate<'_>>,
+) -> Result<(), Error> {
     let (netns, sandbox) = open_netns(args)?;
     let prev = config.prev_result.as_ref().ok_or_else(|| Error::Config {
         key: "prevResult".to_owned(),
@@ -33,7 +38,8 @@ pub(crate) fn check(config: &Config, args: &Args) -> Result<(), Error> {
     check_pod(&mut pod, args, &reported, &ours)?;
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
     check_host(&mut host, args, &ours)?;
-    hostports::check(config, &ours)
+    hostports::check(config, &ours)?;
+    delegate.map_or(Ok(()), |delegate| delegate.tell("CHECK"))
 }
 
 /// What the chain has told the runtime about our interface.
@@ -97,10 +103,14 @@ fn check_records(config: &Config, args: &Args, reported: &[IpAddr]) -> Result<Ve
             });
         }
     }
-    Ok(held
+    let ours: Vec<IpAddr> = held
         .into_iter()
         .filter(|ip| reported.contains(ip))
-        .collect())
+        .collect();
+    if ours.is_empty() {
+        return Err(wrong(String::from("no address of prevResult is recorded")));
+    }
+    Ok(ours)
 }
 
 fn check_pod(

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::{Key, Pools, RangeSpec};
+use crate::ipam::{Key, Pools, RangeSpec, Store};
 use crate::result::{CniResult, Dns};
 use crate::runtime::Runtime;
 use crate::version::Version;
@@ -24,6 +24,8 @@ pub(crate) struct Network {
     pub(crate) name: String,
     /// Folder of the address records.
     pub(crate) data_dir: PathBuf,
+    /// Another plugin that hands out the addresses.
+    pub(crate) delegate: Option<String>,
 }
 
 /// The whole configuration of a network of ours.
@@ -32,7 +34,10 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// Of both ends, in bytes.
     pub(crate) mtu: u32,
+    /// Empty when another plugin hands out the addresses.
     pub(crate) pools: Pools,
+    /// Folder where pods' addresses are remembered.
+    pub(crate) sticky: Option<PathBuf>,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
     /// What the runtime wants for this pod.
@@ -62,11 +67,14 @@ const KEYS: &[&str] = &[
     "args",
     "prevResult",
     "mtu",
+    "dataDir",
     "ipMasq",
     "ipam",
     "dns",
 ];
-const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir"];
+const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir", "sticky", "stickyDir"];
+const OWN_IPAM: &str = "seaway";
+const DEFAULT_STICKY_DIR: &str = "/var/lib/seaway/cni";
 const RANGE_KEYS: &[&str] = &["subnet", "rangeStart", "rangeEnd"];
 
 /// The configuration as an object, with its name and version checked.
@@ -91,7 +99,13 @@ impl Network {
     /// may be an old one, and a pod must go nevertheless.
     pub(crate) fn lenient(stdin: &[u8]) -> Result<Self, Error> {
         let (object, version, name) = parse(stdin)?;
-        let data_dir = object.get("ipam").and_then(|ipam| ipam.get("dataDir"));
+        let ipam = object.get("ipam");
+        let kind = ipam.and_then(|ipam| ipam.get("type")?.as_str());
+        let delegate = kind.filter(|kind| *kind != OWN_IPAM && is_file_name(kind));
+        let data_dir = ipam.and_then(|ipam| ipam.get("dataDir"));
+        // That of another plugin is no folder of ours.
+        let data_dir = data_dir.filter(|_| delegate.is_none());
+        let data_dir = object.get("dataDir").or(data_dir);
         let data_dir = data_dir
             .and_then(Value::as_str)
             .unwrap_or(DEFAULT_DATA_DIR)
@@ -100,6 +114,18 @@ impl Network {
             version,
             name,
             data_dir,
+            delegate: delegate.map(str::to_owned),
+        })
+    }
+}
+
+impl Config {
+    /// The records of the network.
+    pub(crate) fn store(&self) -> Result<Store, Error> {
+        let store = Store::open(&self.network.data_dir, &self.network.name)?;
+        Ok(match &self.sticky {
+            Some(dir) => store.with_sticky(dir, &self.network.name),
+            None => store,
         })
     }
 }
@@ -149,17 +175,30 @@ impl Config {
         reject_unsupported(&object)?;
         let runtime = Runtime::parse(&object)?;
         let ipam: Object = required(&object, "ipam", "ipam")?;
-        known(&ipam, "ipam.", IPAM_KEYS)?;
         let kind: String = required(&ipam, "type", "ipam.type")?;
-        if kind != "seaway" {
-            return Err(unsupported("ipam.type", &kind));
+        let delegate = (kind != OWN_IPAM).then_some(kind);
+        if let Some(kind) = &delegate
+            && !is_file_name(kind)
+        {
+            return Err(config("ipam.type", format!("{kind:?} is not a file name")));
         }
         let mtu = optional(&object, "mtu", "mtu")?.unwrap_or(DEFAULT_MTU);
         if !MTU_RANGE.contains(&mtu) {
             let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
             return Err(config("mtu", format!("{mtu} is not from {low} to {high}")));
         }
-        let pools = pools(&ipam)?;
+        let (pools, data_dir, sticky) = if delegate.is_some() {
+            (
+                Pools::default(),
+                absolute(&object, "dataDir", DEFAULT_DATA_DIR)?,
+                None,
+            )
+        } else {
+            known(&ipam, "ipam.", IPAM_KEYS)?;
+            let ranges = runtime.ranges.clone().unwrap_or_default();
+            let pools = pools(&ipam)?.overridden_by(ranges);
+            (pools, data_dir(&ipam)?, sticky(&ipam)?)
+        };
         if pools.has_v6() && mtu < IPV6_MIN_MTU {
             let why = format!("{mtu} is too small for IPv6, which needs {IPV6_MIN_MTU}");
             return Err(config("mtu", why));
@@ -169,10 +208,12 @@ impl Config {
             network: Network {
                 version,
                 name,
-                data_dir: data_dir(&ipam)?,
+                data_dir,
+                delegate,
             },
             mtu,
             pools,
+            sticky,
             dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
             prev_result: prev.map(CniResult::parse).transpose()?,
             runtime,
@@ -181,13 +222,30 @@ impl Config {
 }
 
 fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
-    let dir: Option<PathBuf> = optional(ipam, "dataDir", "ipam.dataDir")?;
-    let dir = dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    absolute(ipam, "ipam.dataDir", DEFAULT_DATA_DIR)
+}
+
+/// Where to remember pods' addresses, if that is wanted.
+fn sticky(ipam: &Object) -> Result<Option<PathBuf>, Error> {
+    let dir = absolute(ipam, "ipam.stickyDir", DEFAULT_STICKY_DIR)?;
+    let wanted = optional(ipam, "sticky", "ipam.sticky")?.unwrap_or(false);
+    Ok(wanted.then_some(dir))
+}
+
+fn is_file_name(text: &str) -> bool {
+    !text.is_empty() && text != "." && text != ".." && !text.contains('/')
+}
+
+/// `path` ends in the key.
+fn absolute(object: &Object, path: &str, default: &str) -> Result<PathBuf, Error> {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let dir: Option<PathBuf> = optional(object, key, path)?;
+    let dir = dir.unwrap_or_else(|| default.into());
     if dir.is_absolute() {
         Ok(dir)
     } else {
         Err(config(
-            "ipam.dataDir",
+            path,
             format!("{} is not an absolute path", dir.display()),
         ))
     }
@@ -247,10 +305,12 @@ pub(crate) fn optional<T: DeserializeOwned>(
 ) -> Result<Option<T>, Error> {
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => T::deserialize(value)
-            .map(Some)
-            .map_err(|error| config(path, format!("{error}, got {value}"))),
+        Some(value) => read(value, path).map(Some),
     }
+}
+
+pub(crate) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, Error> {
+    T::deserialize(value).map_err(|error| config(path, format!("{error}, got {value}")))
 }
 
 pub(crate) fn config(key: &str, why: impl Into<String>) -> Error {

@@ -6,6 +6,7 @@ use crate::add::key;
 use crate::args::Args;
 use crate::attach::delete;
 use crate::config::Network;
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::hostports;
 use crate::ipam::{Key, Record, Store};
@@ -15,17 +16,27 @@ use crate::plan::Identity;
 ///
 /// Needs neither the namespace nor a `prevResult`, and looks at no interface
 /// of the pod: `CNI_NETNS` may by now be somebody else's.
-pub(crate) fn del(network: &Network, args: &Args) -> Result<(), Error> {
-    release(network, &key(args))
+pub(crate) fn del(
+    network: &Network,
+    args: &Args,
+    delegate: Option<Delegate<'_>>,
+) -> Result<(), Error> {
+    let key = key(args);
+    release(network, &key, || delegate.map_or(Ok(()), |d| d.tell("DEL")))
 }
 
-/// Takes away all that an attachment has. Only then is the address free, so
-/// that it never has two users.
-pub(crate) fn release(network: &Network, key: &Key) -> Result<(), Error> {
+/// Takes away all that an attachment has, the address last, so that it never
+/// has two users. `give_back` tells another IPAM plugin.
+pub(crate) fn release(
+    network: &Network,
+    key: &Key,
+    give_back: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
     let identity = Identity::of(&key.container_id, &key.ifname);
     let store = Store::open(&network.data_dir, &network.name)?;
     let _busy = store.busy(key)?;
     clear(&identity.host_ifname, &store.contents(key)?)?;
+    give_back()?;
     store.release(key)?;
     Ok(())
 }

@@ -76,6 +76,15 @@ pub(crate) enum Error {
     OutOfRange { address: IpAddr },
     #[error("ipam.ranges has an IPv6 range, but this kernel has no IPv6 (there is no {path})")]
     NoIpv6 { path: &'static str },
+    #[error("ipam.type={kind}: there is no such plugin in CNI_PATH={path}")]
+    NoPlugin { kind: String, path: String },
+    #[error("{verb} of the IPAM plugin {kind}: {why}")]
+    Delegate {
+        kind: String,
+        verb: &'static str,
+        code: u32,
+        why: String,
+    },
     #[error("another process holds the lock {} for more than {seconds} s", path.display())]
     Locked { path: PathBuf, seconds: u64 },
     #[error("{op} {}", path.display())]
@@ -150,7 +159,11 @@ impl Error {
             | Self::Netns { .. } => 4,
             Self::Stdin { .. } | Self::File { .. } | Self::Stdout { .. } => 5,
             Self::Json { .. } => 6,
-            Self::Config { .. } | Self::OutOfRange { .. } | Self::NoIpv6 { .. } => 7,
+            Self::Config { .. }
+            | Self::OutOfRange { .. }
+            | Self::NoIpv6 { .. }
+            | Self::NoPlugin { .. } => 7,
+            Self::Delegate { code, .. } => *code,
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
             Self::Exhausted { .. } | Self::Locked { .. } => 11,

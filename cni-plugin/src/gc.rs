@@ -7,6 +7,7 @@ use seaway_netlink::{IfIndex, Link, Socket};
 use crate::attach::netlink;
 use crate::config::{Attachments, Network};
 use crate::del::release;
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::ipam::{Key, Store};
 use crate::plan::{Identity, group, is_host_ifname};
@@ -15,7 +16,11 @@ use crate::plan::{Identity, group, is_host_ifname};
 ///
 /// Goes on after failures and reports them all: one record that cannot be
 /// removed must not keep the others.
-pub(crate) fn gc(network: &Network, valid: &Attachments) -> Result<(), Error> {
+pub(crate) fn gc(
+    network: &Network,
+    valid: &Attachments,
+    delegate: Option<Delegate<'_>>,
+) -> Result<(), Error> {
     let mut failures = Vec::new();
     let store = Store::open(&network.data_dir, &network.name)?;
     let recorded: BTreeSet<Key> = store.holders()?.into_iter().map(|held| held.key).collect();
@@ -35,8 +40,10 @@ pub(crate) fn gc(network: &Network, valid: &Attachments) -> Result<(), Error> {
         failures.push(netlink("delete interfaces")(source));
     }
     for key in doomed {
-        failures.extend(release(network, key).err());
+        // Another IPAM plugin gets the whole list.
+        failures.extend(release(network, key, || Ok(())).err());
     }
+    failures.extend(delegate.and_then(|delegate| delegate.tell("GC").err()));
     Error::all("collect garbage", failures)
 }
 

@@ -31,6 +31,7 @@ mod pool;
 mod range;
 mod record;
 mod reserve;
+mod sticky;
 
 pub use pool::{Pool, Pools};
 pub use range::RangeSpec;
@@ -42,6 +43,7 @@ pub use lock::Busy;
 use lock::lock;
 use order::Order;
 use record::list;
+use sticky::Sticky;
 
 /// The kernel's name for this boot, random(4).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -52,6 +54,7 @@ pub struct Store {
     network_dir: PathBuf,
     dir: PathBuf,
     boot_id: String,
+    sticky: Option<Sticky>,
 }
 
 /// How full a pool is.
@@ -130,6 +133,7 @@ impl Store {
             network_dir,
             dir,
             boot_id: boot_id.to_owned(),
+            sticky: None,
         }
     }
 
@@ -149,6 +153,14 @@ impl Store {
             Err(IpamError::File { .. }) => Ok(None),
             other => other.map(Some),
         }
+    }
+
+    /// The same, giving a pod that comes again the address that it had, as
+    /// remembered under `dir`.
+    #[must_use]
+    pub fn with_sticky(self, dir: &Path, network: &str) -> Self {
+        let sticky = Some(Sticky::new(dir, network));
+        Self { sticky, ..self }
     }
 
     /// Gives the attachment's addresses back; tells which they were. None is

@@ -17,8 +17,7 @@
 //! the run folder; see [`ipam`].
 //!
 //! What it deliberately leaves out: talking to the API server or to any daemon, an async
-//! runtime, routes between nodes and masquerade (the pod network's), and
-//! foreign IPAM plugins.
+//! runtime, and routes between nodes and masquerade (the pod network's).
 
 mod about;
 mod add;
@@ -27,6 +26,7 @@ mod attach;
 mod check;
 mod config;
 mod del;
+mod delegate;
 mod error;
 mod gc;
 mod hostports;

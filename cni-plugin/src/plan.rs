@@ -4,7 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
-use seaway_netlink::{Address, IfIndex, MacAddr, Neighbour, Route, RouteProtocol, Scope, VethEnd};
+use seaway_netlink::{
+    Address, IfIndex, MacAddr, Neighbour, Request, Route, RouteProtocol, Scope, TokenBucket,
+    VethEnd,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Args;
@@ -32,6 +35,11 @@ pub(crate) struct Plan {
     /// One of each family that the pod gets.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) mtu: u32,
+    /// What the pod receives, and what it sends.
+    ingress: Option<TokenBucket>,
+    egress: Option<TokenBucket>,
+    /// Routes that a delegated IPAM plugin wants, through our gateways.
+    more_routes: Vec<ResultRoute>,
     /// Whether the host's loopback may send to the pod.
     pub(crate) from_loopback: bool,
     /// Of the host's end.
@@ -110,6 +118,10 @@ impl Plan {
         addresses: Vec<IpAddr>,
         config: &Config,
     ) -> Self {
+        let mut identity = identity;
+        if let Some(mac) = config.runtime.mac.or(args.mac) {
+            identity.pod_mac = mac;
+        }
         let alias = args.pod.clone().map(|mut pod| {
             pod.truncate(pod.floor_char_boundary(ALIAS_MAX));
             pod
@@ -119,6 +131,9 @@ impl Plan {
             ifname: args.ifname.clone(),
             addresses,
             mtu: config.mtu,
+            ingress: config.runtime.ingress,
+            egress: config.runtime.egress,
+            more_routes: Vec::new(),
             from_loopback: config
                 .runtime
                 .port_mappings
@@ -127,6 +142,35 @@ impl Plan {
             group: group(&config.network.name),
             alias,
         }
+    }
+
+    /// The same with more routes; a default route there is already.
+    pub(crate) fn with_routes(mut self, routes: &[ResultRoute]) -> Self {
+        let families: Vec<bool> = self.addresses.iter().map(IpAddr::is_ipv4).collect();
+        let more = routes
+            .iter()
+            .filter(|route| route.dst.prefix() > 0 && families.contains(&route.dst.is_ipv4()));
+        // A next hop of theirs is on no link of ours.
+        self.more_routes = more
+            .map(|route| ResultRoute {
+                gw: Some(gateway(route.dst.ip())),
+                ..route.clone()
+            })
+            .collect();
+        self
+    }
+
+    /// Shapers of the host's end and of the pod's. What the pod sends is held
+    /// back where it is sent, so that it waits instead of being dropped, and
+    /// nothing has to be removed with the pod.
+    pub(crate) fn shapers(&self, indexes: Indexes) -> [Option<Request<'static>>; 2] {
+        let shaper = |index, bucket: Option<TokenBucket>| {
+            bucket.map(|bucket| Request::qdisc_add(index, &bucket))
+        };
+        [
+            shaper(indexes.host, self.ingress),
+            shaper(indexes.pod, self.egress),
+        ]
     }
 
     /// Numbers to try, one pair after the other while they are taken.
@@ -196,6 +240,12 @@ impl Plan {
             let mut default = Route::to(any(address));
             default.gateway = Some(gateway);
             routes.push(ours(default, address));
+            let same = |r: &&ResultRoute| r.dst.is_ipv4() == address.is_ipv4();
+            for more in self.more_routes.iter().filter(same) {
+                let mut route = Route::to(more.dst);
+                route.gateway = Some(gateway);
+                routes.push(ours(route, address));
+            }
         }
         routes
     }
@@ -237,7 +287,13 @@ impl Plan {
                 interface(&self.ifname, self.identity.pod_mac, sandbox),
             ],
             ips: self.addresses.iter().copied().map(result_ip).collect(),
-            routes: self.addresses.iter().copied().map(result_route).collect(),
+            routes: self
+                .addresses
+                .iter()
+                .copied()
+                .map(result_route)
+                .chain(self.more_routes.iter().cloned())
+                .collect(),
             dns,
         }
     }
@@ -297,6 +353,8 @@ mod tests {
             ifname: "eth0".into(),
             netns: None,
             pod: pod.map(str::to_owned),
+            ips: Vec::new(),
+            mac: None,
             own_netns: false,
         };
         Plan::new(

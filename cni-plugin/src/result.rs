@@ -197,6 +197,20 @@ impl CniResult {
         }
     }
 
+    /// Addresses and nothing else.
+    pub(crate) fn of_addresses(addresses: &[IpAddr]) -> Self {
+        let ip = |address: &IpAddr| Ip {
+            version: None,
+            interface: None,
+            address: IpNetwork::from(*address),
+            gateway: None,
+        };
+        Self {
+            ips: addresses.iter().map(ip).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Puts this plugin's result behind an earlier one's.
     pub(crate) fn append(&mut self, mut ours: Self) {
         for ip in &mut ours.ips {
@@ -208,6 +222,13 @@ impl CniResult {
         if self.dns == Dns::default() {
             self.dns = ours.dns;
         }
+    }
+}
+
+impl Dns {
+    /// This, or where it says nothing, the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self == Self::default() { other } else { self }
     }
 }
 

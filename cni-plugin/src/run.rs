@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use crate::args::{Args, Command, Environment, NetworkVerb, Verb};
 use crate::config::{Attachments, Config, Network};
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::version::Version;
 use crate::{about, add, check, del, gc, loopback, status};
@@ -34,7 +35,7 @@ pub fn run(
             if is_loopback {
                 Ok(())
             } else {
-                network(verb, &conf)
+                network(verb, environment, &conf)
             }
         }),
         Ok(Some(Command::Version)) => read(stdin, &mut conf)
@@ -67,27 +68,39 @@ fn attachment(
         return loopback::loopback(verb, &args, conf, stdout);
     }
     match verb {
-        Verb::Add => add::add(Config::parse(conf)?, &args, stdout),
-        Verb::Del => del::del(&Network::lenient(conf)?, &args),
+        Verb::Add => {
+            let config = Config::parse(conf)?;
+            let delegate = Delegate::of(&config.network, environment, conf);
+            add::add(&config, &args, delegate, stdout)
+        }
+        Verb::Del => {
+            let network = Network::lenient(conf)?;
+            del::del(&network, &args, Delegate::of(&network, environment, conf))
+        }
         Verb::Check => {
             let config = Config::parse(conf)?;
             since("CHECK", Version::V0_4_0, config.network.version)?;
-            check::check(&config, &args)
+            check::check(
+                &config,
+                &args,
+                Delegate::of(&config.network, environment, conf),
+            )
         }
     }
 }
 
-fn network(verb: NetworkVerb, conf: &[u8]) -> Result<(), Error> {
+fn network(verb: NetworkVerb, environment: &Environment, conf: &[u8]) -> Result<(), Error> {
     match verb {
         NetworkVerb::Gc => {
             let network = Network::lenient(conf)?;
             since("GC", Version::V1_1_0, network.version)?;
-            gc::gc(&network, &Attachments::parse(conf)?)
+            let valid = Attachments::parse(conf)?;
+            gc::gc(&network, &valid, Delegate::of(&network, environment, conf))
         }
         NetworkVerb::Status => {
             let config = Config::parse(conf)?;
             since("STATUS", Version::V1_1_0, config.network.version)?;
-            status::status(&config)
+            status::status(&config, Delegate::of(&config.network, environment, conf))
         }
     }
 }

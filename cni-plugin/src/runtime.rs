@@ -4,19 +4,32 @@
 //! containerd sends keys as Go spells them (`HostPort`), CRI-O in camel case;
 //! Go's own reader does not tell them apart, so neither do we.
 
+mod bandwidth;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ipnetwork::IpNetwork;
 use seaway_firewall::{HostPort, Protocol};
+use seaway_netlink::{MacAddr, ParseMacError, TokenBucket};
 use serde_json::Value;
 
-use crate::config::{Object, config, optional, unsupported};
+use crate::config::{Object, config, optional, read, unsupported};
 use crate::error::Error;
+use crate::ipam::{Pools, RangeSpec};
 
 /// The capabilities that we serve, with what was asked of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Runtime {
     pub(crate) port_mappings: Vec<PortMapping>,
+    /// What the pod receives, and what it sends.
+    pub(crate) ingress: Option<TokenBucket>,
+    pub(crate) egress: Option<TokenBucket>,
+    pub(crate) mac: Option<MacAddr>,
+    /// At most one of each family.
+    pub(crate) ips: Vec<IpAddr>,
+    /// Instead of the network's, in the families that there are.
+    pub(crate) ranges: Option<Pools>,
 }
 
 /// A port of the host that shall lead to the pod.
@@ -50,9 +63,22 @@ impl Runtime {
         for (key, value) in all.iter().filter(|(_, value)| !is_empty(value)) {
             match key.to_ascii_lowercase().as_str() {
                 "portmappings" => runtime.port_mappings = port_mappings(&all, key)?,
+                "bandwidth" => (runtime.ingress, runtime.egress) = bandwidth::parse(&all, key)?,
+                "mac" => runtime.mac = mac(value, &format!("{RUNTIME}.{key}"))?,
+                "ips" => runtime.ips = ips(value, &format!("{RUNTIME}.{key}"))?,
+                "ipranges" => runtime.ranges = Some(ranges(&all, key)?),
                 key if NOT_OURS.contains(&key) => {}
                 _ => return Err(unsupported(&format!("{RUNTIME}.{key}"), &value.to_string())),
             }
+        }
+        // The older way, `args.cni`, gives way to this one.
+        let args: Object = optional(object, "args", "args")?.unwrap_or_default();
+        let cni: Object = optional(&args, "cni", "args.cni")?.unwrap_or_default();
+        if let (None, Some(value)) = (runtime.mac, cni.get("mac")) {
+            runtime.mac = mac(value, "args.cni.mac")?;
+        }
+        if let (true, Some(value)) = (runtime.ips.is_empty(), cni.get("ips")) {
+            runtime.ips = ips(value, "args.cni.ips")?;
         }
         Ok(runtime)
     }
@@ -102,6 +128,70 @@ impl PortMapping {
             pod_port: self.container_port,
         })
     }
+}
+
+fn mac(value: &Value, path: &str) -> Result<Option<MacAddr>, Error> {
+    let text: String = read(value, path)?;
+    parse_mac(&text).map_err(|why| config(path, why))
+}
+
+/// Empty is none.
+pub(crate) fn parse_mac(text: &str) -> Result<Option<MacAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mac: MacAddr = text.parse().map_err(|e: ParseMacError| e.to_string())?;
+    if mac.0[0] & 1 == 1 || mac.0 == [0; 6] {
+        return Err(format!("{mac} is no address of one interface"));
+    }
+    Ok(Some(mac))
+}
+
+fn ips(value: &Value, path: &str) -> Result<Vec<IpAddr>, Error> {
+    let texts: Vec<String> = read(value, path)?;
+    parse_ips(texts.iter().map(String::as_str)).map_err(|why| config(path, why))
+}
+
+/// Addresses, with or without a prefix length, one of each family.
+pub(crate) fn parse_ips<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<IpAddr>, String> {
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for text in texts {
+        let network: IpNetwork = text.parse().map_err(|e| format!("{text:?}: {e}"))?;
+        let ip = network.ip();
+        if let Some(other) = ips.iter().find(|other| other.is_ipv4() == ip.is_ipv4()) {
+            return Err(format!(
+                "{ip} and {other} are of one family, of which a pod has one"
+            ));
+        }
+        ips.push(ip);
+    }
+    Ok(ips)
+}
+
+/// A list of lists: the reference plugin gives an address of each inner list,
+/// we one of each family.
+fn ranges(all: &Object, key: &str) -> Result<Pools, Error> {
+    let path = format!("{RUNTIME}.{key}");
+    let sets: Vec<Vec<Object>> = optional(all, key, &path)?.unwrap_or_default();
+    let mut specs = Vec::new();
+    for range in sets.iter().flatten() {
+        let range = lower_case(range);
+        let ip = |key: &str| -> Result<Option<IpAddr>, Error> {
+            let text: Option<String> = optional(&range, key, &path)?;
+            let text = text.filter(|text| !text.is_empty());
+            let ip = text.map(|text| text.parse().map_err(|e| format!("{text:?}: {e}")));
+            ip.transpose().map_err(|why| config(&path, why))
+        };
+        let subnet: Option<IpNetwork> = optional(&range, "subnet", &path)?;
+        specs.push(RangeSpec {
+            subnet: subnet.ok_or_else(|| config(&path, "a range has no subnet"))?,
+            start: ip("rangestart")?,
+            end: ip("rangeend")?,
+        });
+    }
+    Pools::new(&specs).map_err(|why| config(&path, why))
 }
 
 /// Repeated ones count once; one without a host port asks for nothing.

@@ -1,13 +1,18 @@
 //! `STATUS`: whether an ADD could be served now.
 
 use crate::config::Config;
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::ipam::Store;
 use crate::sysctl;
 
 /// containerd asks this of networks of version 1.1.0, and holds the node
 /// unready while it fails.
-pub(crate) fn status(config: &Config) -> Result<(), Error> {
+pub(crate) fn status(config: &Config, delegate: Option<Delegate<'_>>) -> Result<(), Error> {
+    if let Some(delegate) = delegate {
+        // It says with its own code which way it is not ready.
+        delegate.tell("STATUS")?;
+    }
     let able = || {
         if config.pools.has_v6() {
             sysctl::require_ipv6()?;

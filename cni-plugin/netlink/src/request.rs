@@ -10,7 +10,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 
 use crate::wire::Frame;
-use crate::{Address, IfIndex, Neighbour, Route, VethPair};
+use crate::{Address, IfIndex, Neighbour, Route, TokenBucket, VethPair};
 
 /// One change, or one question, to the kernel.
 ///
@@ -144,6 +144,16 @@ impl Request<'static> {
             index.to_string(),
             0,
             &Message::SetLink(message),
+        )
+    }
+
+    /// Shapes what a link sends.
+    pub fn qdisc_add(index: IfIndex, bucket: &TokenBucket) -> Self {
+        Self::new(
+            "qdisc add tbf",
+            format!("{index} rate {} B/s", bucket.rate),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &Message::NewQueueDiscipline(bucket.message(index)),
         )
     }
 

@@ -83,3 +83,21 @@ fn cni_args() {
     refused(Verb::Add, &[("CNI_ARGS", "FOO")], "CNI_ARGS");
     assert_eq!(pod(Verb::Del, "FOO=bar;BAZ").unwrap(), None);
 }
+
+#[test]
+fn addresses_can_be_asked_for() {
+    let args = |text: &str| Args::from_env(Verb::Add, &env(&[("CNI_ARGS", text)]));
+    let given = args("IP=10.0.0.7,fd00::7/64;MAC=02:00:00:00:00:07").unwrap();
+    let texts: Vec<String> = given.ips.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["10.0.0.7", "fd00::7"]);
+    assert_eq!(given.mac.unwrap().to_string(), "02:00:00:00:00:07");
+    for wrong in [
+        "IP=x",
+        "IP=10.0.0.1,10.0.0.2",
+        "MAC=1",
+        "MAC=01:00:00:00:00:07",
+    ] {
+        refused(Verb::Add, &[("CNI_ARGS", wrong)], "CNI_ARGS");
+        assert!(Args::from_env(Verb::Del, &env(&[("CNI_ARGS", wrong)])).is_ok());
+    }
+}

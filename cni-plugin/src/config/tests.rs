@@ -114,11 +114,6 @@ fn wrong_values_are_named() {
 
 #[test]
 fn what_we_do_not_do_is_refused_and_not_ignored() {
-    refused(
-        &with("/ipam/type", json!("host-local")),
-        2,
-        "ipam.type=host-local",
-    );
     refused(&extra("", "ipMasq", json!(true)), 2, "ipMasq=true");
     let device = json!({"deviceID": "0000:01:00.0"});
     refused(
@@ -170,8 +165,57 @@ fn del_reads_confs_that_add_would_refuse() {
     let mut conf = extra("", "strange", json!(1));
     conf["ipam"] = json!({"type": "host-local", "dataDir": "/x", "more": 1});
     let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
+    assert_eq!(network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+    conf["dataDir"] = json!("/x");
+    let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
     assert_eq!(network.data_dir, PathBuf::from("/x"));
+    conf["dataDir"] = Value::Null;
     conf["ipam"] = json!("nonsense");
     let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
     assert_eq!(network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+}
+
+#[test]
+fn addresses_can_be_another_plugins_business() {
+    let mut conf = with(
+        "/ipam",
+        json!({"type": "host-local", "dataDir": "/theirs", "ranges": [[{"subnet": "10.0.0.0/24"}]]}),
+    );
+    let config = parse_value(&conf).unwrap();
+    assert_eq!(config.network.delegate.as_deref(), Some("host-local"));
+    assert_eq!(config.network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+    conf["dataDir"] = json!("/ours");
+    for network in [
+        parse_value(&conf).unwrap().network,
+        Network::lenient(conf.to_string().as_bytes()).unwrap(),
+    ] {
+        assert_eq!(network.data_dir, PathBuf::from("/ours"));
+        assert_eq!(network.delegate.as_deref(), Some("host-local"));
+    }
+    for kind in ["", "..", "../x", "a/b"] {
+        refused(&with("/ipam/type", json!(kind)), 7, "ipam.type");
+    }
+}
+
+#[test]
+fn runtimes_ranges_take_the_place_of_the_networks() {
+    let ranges = json!({"ipRanges": [[{"Subnet": "10.9.0.0/29", "RangeStart": "10.9.0.4"}],
+                                     [{"subnet": "fd00::/64"}]]});
+    let config = parse_value(&extra("", "runtimeConfig", ranges)).unwrap();
+    let sizes: Vec<u128> = config.pools.iter().map(crate::ipam::Pool::size).collect();
+    assert_eq!(sizes, [3, (1 << 64) - 2]);
+    let broken = json!({"ipRanges": [[{"RangeStart": "10.9.0.4"}]]});
+    refused(
+        &extra("", "runtimeConfig", broken),
+        7,
+        "runtimeConfig.ipRanges",
+    );
+}
+
+#[test]
+fn sticky_addresses_are_an_option() {
+    assert_eq!(parse_value(&conf()).unwrap().sticky, None);
+    let config = parse_value(&extra("/ipam", "sticky", json!(true))).unwrap();
+    assert_eq!(config.sticky, Some(PathBuf::from(DEFAULT_STICKY_DIR)));
+    refused(&extra("/ipam", "sticky", json!("yes")), 7, "ipam.sticky");
 }

@@ -47,8 +47,6 @@ pub struct Record {
 pub enum Extra {
     /// Elements in the firewall's hostPort maps.
     HostPorts,
-    /// A device that shapes what the pod sends.
-    Shaper,
 }
 
 /// A record seen in a listing.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::lock::lock;
 use super::order::Order;
 use super::record::{Held, list};
+use super::sticky::{Kept, Sticky, of_others};
 use super::{IpamError, Pool, Pools, Record, Store, file};
 
 /// Addresses that were reserved.
@@ -76,6 +77,7 @@ impl Store {
                 .collect(),
             held,
             order: Order::read(&self.dir),
+            kept: self.sticky.as_ref().map(Sticky::list).unwrap_or_default(),
             written: Vec::new(),
         };
         let reservation = match choose(&mut work) {
@@ -101,6 +103,8 @@ struct Work<'a> {
     /// Those of them that are the attachment's own.
     mine: Vec<Held>,
     order: Order,
+    /// What pods had before, where that is remembered.
+    kept: Vec<Kept>,
     written: Vec<Held>,
 }
 
@@ -113,8 +117,7 @@ impl Work<'_> {
         if let Some(old) = old {
             return self.write(old.address);
         }
-        let taken: BTreeSet<IpAddr> = self.held.iter().map(|held| held.address).collect();
-        let next = self.order.next(pool, &taken, &BTreeSet::new());
+        let next = self.next(pool);
         let Some(address) = next else {
             let family = |held: &&Held| held.address.is_ipv4() == pool.is_ipv4();
             return Err(IpamError::Exhausted {
@@ -124,6 +127,20 @@ impl Work<'_> {
             });
         };
         self.write(address)
+    }
+
+    fn next(&mut self, pool: &Pool) -> Option<IpAddr> {
+        let pod = self.record.pod.as_deref();
+        let taken: BTreeSet<IpAddr> = self.held.iter().map(|held| held.address).collect();
+        let free = |kept: &&Kept| pool.contains(kept.address) && !taken.contains(&kept.address);
+        let own = self.kept.iter().filter(|kept| kept.is_of(pod)).find(free);
+        if let Some(own) = own {
+            return Some(own.address);
+        }
+        let others = of_others(&self.kept, pod);
+        let next = self.order.next(pool, &taken, &others);
+        // Rather another pod's former address than none.
+        next.or_else(|| self.kept.iter().find(free).map(|kept| kept.address))
     }
 
     fn exactly(&mut self, address: IpAddr) -> Result<IpAddr, IpamError> {
@@ -151,6 +168,9 @@ impl Work<'_> {
     fn finish(self, addresses: Vec<IpAddr>) -> Result<Reservation, IpamError> {
         for old in self.mine.iter().filter(|old| !self.written.contains(old)) {
             old.remove(&self.store.dir)?;
+        }
+        if let (Some(sticky), Some(pod)) = (&self.store.sticky, &self.record.pod) {
+            sticky.remember(pod, &addresses);
         }
         Ok(Reservation {
             addresses,

@@ -300,7 +300,7 @@ fn contents_survive_and_damage_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pool) = (store(&dir), pool("10.0.0.0/24"));
     let wanted = Record {
-        extras: vec![Extra::HostPorts, Extra::Shaper],
+        extras: vec![Extra::HostPorts],
         pod: Some("default/web".into()),
         ..record(1)
     };
@@ -326,4 +326,52 @@ fn without_room_for_the_order_addresses_come_and_go_all_the_same() {
     assert_eq!(store.find(&key(1)).unwrap(), Vec::<IpAddr>::new());
     let names = std::fs::read_dir(dir.path().join("seaway/boot-1")).unwrap();
     assert_eq!(names.count(), 1, "no temporary file is left");
+}
+
+fn pod_record(n: usize, pod: &str) -> Record {
+    Record {
+        pod: Some(pod.to_owned()),
+        ..record(n)
+    }
+}
+
+#[test]
+fn a_pod_that_comes_again_gets_its_address_and_others_leave_it_alone() {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pools = pools(&["10.0.0.0/29", "fd00::/64"]);
+    let at = |boot: &str| {
+        Store::of_boot(dir.path(), "seaway", boot).with_sticky(memory.path(), "seaway")
+    };
+    let store = at("boot-1");
+    let had = store
+        .reserve(&pools, &pod_record(1, "default/db-0"), &[])
+        .unwrap();
+    store
+        .reserve(&pools, &pod_record(2, "default/db-1"), &[])
+        .unwrap();
+    // After a boot, others come first.
+    let store = at("boot-2");
+    for n in 3..6 {
+        let got = store.reserve(&pools, &record(n), &[]).unwrap().addresses;
+        assert!(!had.addresses.contains(&got[0]) && !had.addresses.contains(&got[1]));
+    }
+    let again = store
+        .reserve(&pools, &pod_record(6, "default/db-0"), &[])
+        .unwrap();
+    assert_eq!(again.addresses, had.addresses);
+    // The last free one is db-1's: somebody is here, and db-1 is not.
+    let last = store
+        .reserve(&pools, &pod_record(7, "default/web"), &[])
+        .unwrap();
+    assert_eq!(last.addresses[0], ip("10.0.0.3"));
+    store.release(&key(7)).unwrap();
+    let store = at("boot-3");
+    let first = store
+        .reserve(&pools, &pod_record(8, "default/db-1"), &[])
+        .unwrap();
+    assert_ne!(first.addresses[0], ip("10.0.0.3"), "web has it now");
+    // Names that are none are not remembered, and not written to strange places.
+    store.reserve(&pools, &pod_record(9, "../x"), &[]).unwrap();
+    let names = std::fs::read_dir(memory.path().join("seaway")).unwrap();
+    assert_eq!(names.count(), 6);
 }

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod add;
+mod capabilities;
 mod del;
+mod delegate;
 mod dual;
 mod failures;
 mod gc;
