@@ -11,6 +11,7 @@ mod dual;
 mod failures;
 mod gc;
 mod hostports;
+mod killed;
 mod loopback;
 mod node;
 mod protocol;
