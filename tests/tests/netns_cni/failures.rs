@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::node::{Node, address, assert_reaches, pod_path};
 
 #[test]
-fn a_failed_add_leaves_nothing_and_says_why() {
+fn case_14_19_22_30_a_failed_add_leaves_nothing_and_says_why() {
     if !require_root() {
         return;
     }
@@ -83,7 +83,7 @@ fn a_failed_add_leaves_nothing_and_says_why() {
 }
 
 #[test]
-fn a_result_that_nobody_can_read_is_a_failed_add() {
+fn case_32_a_result_that_nobody_can_read_is_a_failed_add() {
     if !require_root() {
         return;
     }

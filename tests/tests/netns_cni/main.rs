@@ -5,6 +5,7 @@
 
 mod add;
 mod capabilities;
+mod cases;
 mod del;
 mod delegate;
 mod dual;
