@@ -157,3 +157,29 @@ fn case_66_a_reused_address_works_at_once() {
         node.del(&id, pod_path(&pod));
     }
 }
+
+/// As Docker leaves it.
+#[test]
+fn case_63_a_forward_policy_of_drop_lets_pods_through() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::with_ranges(&BOTH);
+    for iptables in ["iptables-nft", "ip6tables-nft"] {
+        node.netns.must_run(&[iptables, "-P", "FORWARD", "DROP"]);
+        node.netns
+            .must_run(&[iptables, "-A", "FORWARD", "-i", "docker0", "-j", "ACCEPT"]);
+    }
+    let (a, b) = (Netns::new("a"), Netns::new("b"));
+    node.add("a", &a);
+    node.add("b", &b);
+    assert_reaches(&a, "10.244.1.3");
+    assert_reaches(&b, "fd00:1:2::2");
+    let listed = node.netns.must_run(&["iptables-nft", "-S", "FORWARD"]);
+    let ours: Vec<_> = listed.lines().filter(|l| l.contains("seaway")).collect();
+    let want = [
+        "-A FORWARD -i sw+ -m comment --comment \"seaway: from pods\" -j ACCEPT",
+        "-A FORWARD -o sw+ -m comment --comment \"seaway: to pods\" -j ACCEPT",
+    ];
+    assert_eq!(ours, want, "{listed}");
+}
