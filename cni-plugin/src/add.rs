@@ -89,6 +89,7 @@ impl<'a> Call<'a> {
             sysctl::require_ipv6()?;
         }
         attach(&plan, self.netns, undo)?;
+        hostports::accept_forwarded();
         hostports::open(config, &plan, undo)?;
         Ok(plan.result(self.sandbox, config.dns.clone().or(given.dns)))
     }

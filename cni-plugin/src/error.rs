@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_says_what_details_say_why() {
+    fn case_13_message_says_what_details_say_why() {
         let source = NetlinkError::refused("link add veth", "sw1 peer eth0", 17);
         let error = Error::Netlink {
             step: "create the pod's interface",

@@ -37,6 +37,19 @@ pub(crate) fn open(config: &Config, plan: &Plan, undo: &mut Undo<'_>) -> Result<
         .map_err(failed("open the host's ports"))
 }
 
+/// Pods' packets must pass a FORWARD whose policy is to drop. It is the node's
+/// business and not this pod's, so a failure is only told.
+pub(crate) fn accept_forwarded() {
+    let accepted = Firewall::open().and_then(|mut firewall| firewall.ensure_forward_accept());
+    if let Err(error) = accepted {
+        let error = failed("accept forwarded packets")(error);
+        eprintln!(
+            "Packets of pods may be dropped: {error}: {}",
+            error.details()
+        );
+    }
+}
+
 /// Closes the ports that lead to an attachment's addresses. A record that
 /// cannot be read may have had some.
 pub(crate) fn close(records: &[(IpAddr, Option<Record>)]) -> Result<(), Error> {

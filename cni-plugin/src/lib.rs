@@ -33,6 +33,8 @@ mod hostports;
 pub mod ipam;
 mod loopback;
 mod plan;
+#[cfg(test)]
+mod props;
 mod result;
 mod run;
 mod runtime;

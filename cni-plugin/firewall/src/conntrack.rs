@@ -89,7 +89,7 @@ fn message(
 
 impl Flow {
     /// `None`: not UDP, or not understood.
-    fn parse(reply: &Reply, family: Family) -> Option<Self> {
+    pub(crate) fn parse(reply: &Reply, family: Family) -> Option<Self> {
         let body = reply.payload.get(4..)?;
         let original = find(body, TUPLE_ORIGINAL)?;
         let protocol = find(&original, TUPLE_PROTOCOL)?;

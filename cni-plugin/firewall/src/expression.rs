@@ -33,8 +33,9 @@ const FIB_DADDR: u32 = 1 << 1;
 /// `RTN_LOCAL`, include/uapi/linux/rtnetlink.h.
 const LOCAL: u32 = 2;
 const NAT_DESTINATION: u32 = 1;
-/// `NF_DROP`.
+/// `NF_DROP` and `NF_ACCEPT`.
 const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
 /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`.
 const RANDOM_FULLY: u32 = 1 << 4;
 
@@ -48,6 +49,7 @@ pub(crate) fn expressions(family: Family, rule: &Rule) -> Attributes {
         Action::Return => verdict(list, RETURN, None),
         Action::Jump(target) => verdict(list, JUMP, Some(target)),
         Action::Drop => verdict(list, DROP, None),
+        Action::Accept => verdict(list, ACCEPT, None),
         Action::Masquerade => {
             let masquerade = Attributes::default().number(1, RANDOM_FULLY);
             expression(list, "masq", &masquerade)

@@ -2,8 +2,8 @@
 //!
 //! What must be in netfilter whichever proxy runs: the masquerade of pod
 //! traffic that leaves the cluster, and hostPorts. It lives in a table of its
-//! own, `seaway`, one per family, so nobody else's rules are read or changed,
-//! and a `cleanup` is the removal of one object.
+//! own, `seaway`, one per family, so nobody else's rules are changed, and a
+//! `cleanup` is the removal of one object.
 //!
 //! ```text
 //! Masquerade ─┐
@@ -20,14 +20,17 @@
 //! so [`Firewall`] sees without interpreting expressions whether the kernel
 //! holds what is wanted.
 //!
-//! What it deliberately leaves out: running `nft`, anybody else's tables, and
-//! accepting forwarded packets: an accept here does not override a drop in
-//! another table.
+//! The one exception is [`Firewall::ensure_forward_accept`]: an accept in our
+//! table does not override a drop in another one.
+//!
+//! What it deliberately leaves out: running `nft` or `iptables`, and with it
+//! iptables-legacy.
 
 mod attributes;
 mod conntrack;
 mod expression;
 mod firewall;
+mod forward;
 mod hostports;
 mod masquerade;
 mod message;

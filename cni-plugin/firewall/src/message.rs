@@ -19,9 +19,10 @@ const BATCH_END: u16 = 0x11;
 const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
+pub(crate) const GET_CHAIN: u16 = 4;
 const DELETE_CHAIN: u16 = 5;
-const NEW_RULE: u16 = 6;
-const GET_RULE: u16 = 7;
+pub(crate) const NEW_RULE: u16 = 6;
+pub(crate) const GET_RULE: u16 = 7;
 const DELETE_RULE: u16 = 8;
 
 const TABLE_NAME: u16 = 1;
@@ -35,10 +36,10 @@ const HOOK_PRIORITY: u16 = 2;
 /// `NF_ACCEPT`.
 const ACCEPT: u32 = 1;
 
-const RULE_TABLE: u16 = 1;
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
-const RULE_USERDATA: u16 = 7;
+pub(crate) const RULE_TABLE: u16 = 1;
+pub(crate) const RULE_CHAIN: u16 = 2;
+pub(crate) const RULE_EXPRESSIONS: u16 = 4;
+pub(crate) const RULE_USERDATA: u16 = 7;
 /// `NFTNL_UDATA_RULE_COMMENT` of libnftnl.
 const USERDATA_COMMENT: u8 = 0;
 
@@ -120,9 +121,15 @@ pub(crate) fn list_rules(family: Family) -> Frame {
 /// (chain, comment) of a rule.
 pub(crate) type Mark = (String, String);
 
-/// The mark of a rule read back. The kernel filters by table since
-/// 4.17; before, other tables' rules are `None` here.
+/// The mark of a rule read back. The kernel filters by table since 4.17;
+/// before, other tables' rules are `None` here.
 pub(crate) fn mark(reply: &Reply) -> Option<Mark> {
+    let (table, chain, comment) = place_and_comment(reply)?;
+    (table == TABLE).then_some((chain, comment))
+}
+
+/// (table, chain, comment) of a rule read back.
+pub(crate) fn place_and_comment(reply: &Reply) -> Option<(String, String, String)> {
     let (mut table, mut chain, mut comment) = (None, None, String::new());
     for attribute in NlasIterator::new(reply.payload.get(4..)?).flatten() {
         match attribute.kind() {
@@ -132,7 +139,7 @@ pub(crate) fn mark(reply: &Reply) -> Option<Mark> {
             _ => {}
         }
     }
-    (table? == TABLE).then_some((chain?, comment))
+    Some((table?, chain?, comment))
 }
 
 pub(crate) fn batch(mut frames: Vec<Frame>) -> Vec<Frame> {
@@ -210,7 +217,7 @@ fn new_rule(family: Family, chain: &str, rule: &Rule) -> Frame {
     )
 }
 
-fn comment_userdata(comment: &str) -> Vec<u8> {
+pub(crate) fn comment_userdata(comment: &str) -> Vec<u8> {
     let length = u8::try_from(comment.len() + 1).expect("our comments are short");
     let mut bytes = vec![USERDATA_COMMENT, length];
     bytes.extend_from_slice(comment.as_bytes());

@@ -109,6 +109,7 @@ pub(crate) enum Match {
 pub(crate) enum Action {
     Return,
     Drop,
+    Accept,
     Jump(&'static str),
     /// To where the map says for (destination,) protocol and port.
     Dnat {
@@ -209,6 +210,7 @@ impl Action {
         match self {
             Self::Return => write!(f, "return"),
             Self::Drop => write!(f, "drop"),
+            Self::Accept => write!(f, "accept"),
             Self::Jump(chain) => write!(f, "jump {chain}"),
             Self::Masquerade => write!(f, "masquerade fully-random"),
             Self::Dnat { map, with_address } => {

@@ -160,3 +160,36 @@ pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
         .find(|attribute| attribute.kind() == kind)
         .map(|attribute| attribute.value().to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conntrack;
+    use crate::message::mark;
+
+    proptest! {
+        #[test]
+        fn any_reply_is_read_or_passed_over(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            let reply = Reply { kind: 0, payload };
+            drop(elements(&reply));
+            drop(mark(&reply));
+            for family in [Family::V4, Family::V6] {
+                drop(conntrack::Flow::parse(&reply, family));
+            }
+        }
+
+        #[test]
+        fn what_was_written_is_read_back(
+            key in prop::collection::vec(any::<u8>(), 1..32),
+            data in prop::collection::vec(any::<u8>(), 1..20),
+        ) {
+            let (set, text) = ("s", String::new());
+            let element = Element { set, key, data, text };
+            let frame = add_element(Family::V4, &element);
+            let reply = Reply { kind: frame.kind, payload: frame.payload };
+            prop_assert_eq!(elements(&reply), [(element.key, element.data)]);
+        }
+    }
+}

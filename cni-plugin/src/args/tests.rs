@@ -31,7 +31,7 @@ fn all_missing_variables_are_named_at_once() {
 }
 
 #[test]
-fn ids_and_names_are_checked() {
+fn case_5_ids_and_names_are_checked() {
     for id in ["-bad", "a/b", ".", "a b", "ü", &"a".repeat(181)] {
         refused(Verb::Add, &[("CNI_CONTAINERID", id)], "CNI_CONTAINERID");
     }
@@ -69,7 +69,7 @@ fn commands() {
 }
 
 #[test]
-fn cni_args() {
+fn case_12_cni_args() {
     let pod = |verb, text: &str| Args::from_env(verb, &env(&[("CNI_ARGS", text)])).map(|a| a.pod);
     let kubernetes = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;\
                       K8S_POD_INFRA_CONTAINER_ID=x;K8S_POD_UID=y;IgnoreUnknown=1";

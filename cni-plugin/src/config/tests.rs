@@ -80,7 +80,7 @@ fn what_runtimes_add_is_accepted() {
 }
 
 #[test]
-fn wrong_values_are_named() {
+fn case_6_wrong_values_are_named() {
     refused(&with("/mtu", json!("big")), 7, ": mtu: ");
     refused(&with("/mtu", json!(67)), 7, ": mtu: 67");
     refused(&with("/mtu", json!(65536)), 7, ": mtu: 65536");
@@ -124,7 +124,7 @@ fn what_we_do_not_do_is_refused_and_not_ignored() {
 }
 
 #[test]
-fn versions() {
+fn case_7_versions() {
     for version in Version::SUPPORTED {
         let config = parse_value(&with("/cniVersion", json!(version.as_str()))).unwrap();
         assert_eq!(config.network.version, version);
@@ -139,7 +139,7 @@ fn versions() {
 }
 
 #[test]
-fn a_conf_without_a_version_is_one_of_0_1_0() {
+fn case_7_a_conf_without_a_version_is_one_of_0_1_0() {
     let config = parse_value(&with("/cniVersion", Value::Null)).unwrap();
     assert_eq!(config.network.version, Version::V0_1_0);
 }

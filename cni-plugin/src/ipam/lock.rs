@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_is_held_is_waited_for_only_so_long() {
+    fn case_52_a_lock_that_is_held_is_waited_for_only_so_long() {
         let dir = tempfile::tempdir().unwrap();
         let held = lock(dir.path()).unwrap();
         let error = lock_within(dir.path().join("lock"), Duration::from_millis(20)).unwrap_err();

@@ -156,3 +156,37 @@ pub(super) fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), Ipam
     }
     written.map_err(file("write", path))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_file_name_is_a_record_or_somebody_elses(text in "\\PC{0,60}|[0-9a-f:.=]{0,60}") {
+            drop(Held::parse(&text));
+        }
+
+        #[test]
+        fn a_record_is_found_by_its_name(
+            address in any::<IpAddr>(),
+            container_id in "[A-Za-z0-9][A-Za-z0-9_.-]{0,179}",
+            ifname in "[a-z0-9.=@_-]{1,15}",
+        ) {
+            let key = Key { container_id, ifname };
+            let name = name(address, &key);
+            prop_assert!(name.len() <= 255);
+            prop_assert_eq!(Held::parse(&name), Some(Held { address, key }));
+        }
+
+        #[test]
+        fn any_content_is_read_or_damaged(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let dir = tempfile::tempdir().unwrap();
+            let held = Held::parse("10.0.0.2=c:eth0").unwrap();
+            std::fs::write(dir.path().join("10.0.0.2=c:eth0"), text).unwrap();
+            prop_assert_eq!(held.content(dir.path()), None);
+        }
+    }
+}

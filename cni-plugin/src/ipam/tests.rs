@@ -45,7 +45,7 @@ fn add(store: &Store, pool: &Pools, n: usize) -> String {
 }
 
 #[test]
-fn addresses_are_unique_and_reused_least_recently_used() {
+fn case_53_addresses_are_unique_and_reused_least_recently_used() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pool) = (store(&dir), pool("10.0.0.0/29"));
     assert_eq!(add(&store, &pool, 1), "10.0.0.2");
@@ -143,7 +143,7 @@ fn networks_are_apart() {
 }
 
 #[test]
-fn records_of_another_boot_are_leftovers() {
+fn case_49_records_of_another_boot_are_leftovers() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool("10.0.0.0/30");
     add(&store(&dir), &pool, 1);
@@ -174,7 +174,7 @@ fn a_lost_or_damaged_order_costs_only_the_order() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_swept_and_foreign_files_are_not() {
+fn case_50_what_a_killed_process_leaves_is_swept_and_foreign_files_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pool) = (store(&dir), pool("10.0.0.0/29"));
     add(&store, &pool, 1);
@@ -189,7 +189,7 @@ fn what_a_killed_process_leaves_is_swept_and_foreign_files_are_not() {
 }
 
 #[test]
-fn a_changed_pool_keeps_old_addresses_until_they_are_given_back() {
+fn case_54_a_changed_pool_keeps_old_addresses_until_they_are_given_back() {
     let dir = tempfile::tempdir().unwrap();
     let (store, old, new) = (store(&dir), pool("10.0.0.0/29"), pool("10.9.0.0/29"));
     add(&store, &old, 1);

@@ -46,7 +46,7 @@ fn serve(pod: &Netns, name: &str) -> [Server; 2] {
 }
 
 /// nft's reading of all elements of our maps.
-fn elements(node: &Node) -> Vec<String> {
+pub(crate) fn elements(node: &Node) -> Vec<String> {
     let mut all = Vec::new();
     for family in ["ip", "ip6"] {
         let tables = node.netns.must_run(&["nft", "list", "tables"]);

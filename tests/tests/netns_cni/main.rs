@@ -5,12 +5,14 @@
 
 mod add;
 mod capabilities;
+mod cases;
 mod del;
 mod delegate;
 mod dual;
 mod failures;
 mod gc;
 mod hostports;
+mod killed;
 mod loopback;
 mod node;
 mod overlap;

@@ -64,7 +64,7 @@ fn a_chained_result_is_passed_on() {
 }
 
 #[test]
-fn check_names_what_is_missing() {
+fn case_43_45_check_names_what_is_missing() {
     if !require_root() {
         return;
     }
@@ -124,7 +124,7 @@ fn status_follows_the_pool() {
 }
 
 #[test]
-fn version_and_unknown_commands() {
+fn case_1_to_4_version_and_commands_that_are_none() {
     if !require_root() {
         return;
     }
