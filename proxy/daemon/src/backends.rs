@@ -1,7 +1,7 @@
 //! Chooses the backend, once, and sees to it that no other one is left active.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use seaway_ebpf_loader::{EbpfBackend, EbpfLogs, Options};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
@@ -37,16 +37,17 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
                 return Ok(());
             };
             let logs = backend.take_logs();
-            let other = remove_other(synced, stop.clone(), remove_iptables);
+            let run_dir = config.run_dir.clone();
+            let other = remove_other(synced, stop.clone(), || remove_iptables(run_dir.clone()));
             tokio::join!(read_logs(logs, stop), sync.run(backend), other);
         }
         ServiceProxy::Iptables => {
-            let open = || Iptables::new(seaway_proxy_iptables::Config::default());
+            let open = || Iptables::new(iptables_config(&config.run_dir));
             let Some(backend) = open_until(open, "iptables", &stop).await? else {
                 return Ok(());
             };
             info!(flavour = %backend.flavour(), "Using iptables");
-            let dir = config.bpffs_dir;
+            let dir = config.bpffs_dir.clone();
             let other = remove_other(synced, stop, || remove_ebpf(dir.clone()));
             tokio::join!(sync.run(backend), other);
         }
@@ -94,6 +95,13 @@ pub(crate) fn ebpf_options(config: &Config) -> Options {
     }
 }
 
+fn iptables_config(run_dir: &Path) -> seaway_proxy_iptables::Config {
+    seaway_proxy_iptables::Config {
+        run_dir: run_dir.to_owned(),
+        ..seaway_proxy_iptables::Config::default()
+    }
+}
+
 /// Loading takes the verifier's time, so it is not done on a runtime thread.
 async fn open_ebpf(options: Options) -> Result<EbpfBackend, BackendError> {
     let open = move || EbpfBackend::open(&options).map_err(BackendError::from);
@@ -136,8 +144,8 @@ async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
 }
 
 /// Removes all iptables rules of ours; none can be where iptables is not.
-pub(crate) async fn remove_iptables() -> Result<(), BackendError> {
-    match Iptables::new(seaway_proxy_iptables::Config::default()).await {
+pub(crate) async fn remove_iptables(run_dir: PathBuf) -> Result<(), BackendError> {
+    match Iptables::new(iptables_config(&run_dir)).await {
         Ok(mut iptables) => iptables.remove_all().await,
         Err(error) if error.retry() == Retry::Never => {
             debug!(error = %Chain(&error), "No iptables here, so no rules of ours");

@@ -35,6 +35,8 @@ mod sources;
 pub use app::main;
 pub use cleanup::cleanup;
 pub use client::api_client;
-pub use config::{Config, PodNetworkConfig, ServiceProxy};
+pub use config::{
+    Config, DetectLocal, POD_INTERFACES, PodNetworkConfig, ServiceProxy, ServicesConfig,
+};
 pub use run::run;
 pub use sources::{Sources, WatchResult};

@@ -83,10 +83,15 @@ impl Node {
     }
 
     pub(crate) fn start(&self, service_proxy: &str) -> Daemon {
+        let network = ["--cluster-cidr", "10.244.0.0/16"];
+        self.start_with(service_proxy, &network)
+    }
+
+    pub(crate) fn start_with(&self, service_proxy: &str, flags: &[&str]) -> Daemon {
         let log = self.path("log");
         let mut command = self.command("run");
         command.arg("--kubeconfig").arg(self.path("kubeconfig"));
-        command.args(["--node-name", "a", "--cluster-cidr", "10.244.0.0/16"]);
+        command.args(["--node-name", "a"]).args(flags);
         command.args([
             "--service-proxy",
             service_proxy,
@@ -173,6 +178,11 @@ impl Node {
         self.rules().iter().any(|rule| rule.contains(part))
     }
 
+    pub(crate) fn route_localnet(&self) -> String {
+        let sysctl = "/proc/sys/net/ipv4/conf/all/route_localnet";
+        self.netns.must_run(&["cat", sysctl]).trim().to_owned()
+    }
+
     pub(crate) fn pins(&self) -> Vec<PathBuf> {
         self.mounts.enter(|| files(Path::new("/sys/fs/bpf")))
     }
@@ -180,9 +190,11 @@ impl Node {
     /// Tables other than those that iptables makes.
     pub(crate) fn nft(&self) -> Vec<String> {
         let tables = self.netns.must_run(&["nft", "list", "tables"]);
-        let others = tables
-            .lines()
-            .filter(|t| !["table ip filter", "table ip nat"].contains(t));
+        let others = tables.lines().filter(|table| {
+            let known = table.strip_prefix("table ip6 ");
+            let known = known.or_else(|| table.strip_prefix("table ip "));
+            !known.is_some_and(|name| ["filter", "nat"].contains(&name))
+        });
         others.map(str::to_owned).collect()
     }
 }
