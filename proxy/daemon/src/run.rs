@@ -18,6 +18,7 @@ use tracing::{Instrument, debug, info, info_span};
 use crate::backends;
 use crate::config::{Config, ServiceProxy};
 use crate::health::{self, Health};
+use crate::health_checks::{HealthChecks, Wanted};
 use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Nodes};
 use crate::pod_network::PodNetworkLoop;
@@ -134,6 +135,9 @@ fn spawn_service_proxy(
         follow(EndpointSlice::KIND, slices, stop(), feed.intake()),
     );
     let (synced, services_synced) = watch::channel(false);
+    let (health_checks, wanted) = watch::channel(Wanted::default());
+    let checks = HealthChecks::new(wanted, shared.health.clone(), stop());
+    tasks.spawn("health-checks", checks.run());
     let sync = SyncLoop {
         feed,
         node_name: config.node_name.clone(),
@@ -142,6 +146,7 @@ fn spawn_service_proxy(
         metrics: shared.metrics.clone(),
         timing: Timing::DEFAULT,
         synced,
+        health_checks,
         stop: stop(),
     };
     tasks.spawn("service-proxy", backends::run(config.clone(), sync));

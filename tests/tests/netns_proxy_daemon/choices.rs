@@ -174,3 +174,41 @@ fn node_ports_on_loopback_come_with_a_sysctl_and_go_with_it() {
     node_a.cleanup();
     assert_eq!(node_a.route_localnet(), "1");
 }
+
+#[test]
+fn load_balancers_are_told_of_this_nodes_endpoints() {
+    if !require_root() {
+        return;
+    }
+    let node_a = Node::new();
+    let api = FakeApi::start(&node_a.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let balanced = |policy: &str| {
+        let mut service = node_port("web", "10.96.0.1");
+        service["spec"]["type"] = json!("LoadBalancer");
+        service["spec"]["externalTrafficPolicy"] = json!(policy);
+        service["spec"]["healthCheckNodePort"] = json!(30999);
+        service
+    };
+    let check = || node_a.get_from("127.0.0.1:30999", "/");
+    api.apply(SERVICES, balanced("Local"));
+    let daemon = node_a.start_with("iptables", &NO_NETWORK);
+    daemon.wait("200", || check().is_ok_and(|(code, _)| code == 200));
+    let (_, body) = check().unwrap();
+    assert!(body.contains("\"localEndpoints\":1"), "{body}");
+    // A Node that goes is the business of /healthz.
+    let mut leaving = node("a", "172.30.0.11", "10.244.0.0/24");
+    leaving["spec"]["taints"] = json!([{ "key": "ToBeDeletedByClusterAutoscaler" }]);
+    api.apply(NODES, leaving);
+    daemon.wait("an ineligible node", || {
+        node_a.get("/healthz").unwrap().0 == 503
+    });
+    assert_eq!(check().unwrap().0, 200);
+    let mut elsewhere = crate::slice("web", "10.244.0.5");
+    elsewhere["endpoints"][0]["nodeName"] = json!("b");
+    api.apply(SLICES, elsewhere);
+    daemon.wait("503", || check().unwrap().0 == 503);
+    api.apply(SERVICES, balanced("Cluster"));
+    daemon.wait("a closed port", || check().is_err());
+    assert_eq!(daemon.terminate().code(), Some(0));
+}

@@ -132,7 +132,11 @@ impl Node {
 
     /// Status code and body of a GET inside the namespace.
     pub(crate) fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
-        let addr: SocketAddr = HEALTHZ.parse().unwrap();
+        self.get_from(HEALTHZ, path)
+    }
+
+    pub(crate) fn get_from(&self, addr: &str, path: &str) -> std::io::Result<(u16, String)> {
+        let addr: SocketAddr = addr.parse().unwrap();
         let mut stream = self.netns.enter(|| TcpStream::connect(addr))?;
         write!(
             stream,

@@ -18,6 +18,7 @@ use super::{Feed, Progress};
 use crate::chain::Chain;
 use crate::config::ServicesConfig;
 use crate::health::{Health, SERVICES_V4};
+use crate::health_checks::Wanted;
 use crate::metrics::Metrics;
 
 /// When rounds happen. Pauses are counted from the end of a round.
@@ -77,6 +78,8 @@ pub(crate) struct SyncLoop {
     pub(crate) timing: Timing,
     /// Becomes true when the kernel serves everything for the first time.
     pub(crate) synced: watch::Sender<bool>,
+    /// What load balancers may be told, once the kernel serves it.
+    pub(crate) health_checks: watch::Sender<Wanted>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -146,6 +149,7 @@ impl SyncLoop {
         self.metrics.service_changes.applied(services);
         self.metrics.endpoint_changes.applied(endpoints);
         self.health.updated(SERVICES_V4);
+        self.tell_load_balancers(&desired);
         rounds.have = Some(report.rendered);
         rounds.took(full, elapsed);
         let (backend, services) = (backend.name(), desired.service_ports());
@@ -164,6 +168,15 @@ impl SyncLoop {
             );
         }
         Ok(())
+    }
+
+    fn tell_load_balancers(&self, desired: &DesiredState) {
+        let wanted = Wanted::of(desired);
+        self.health_checks.send_if_modified(|known| {
+            let changed = *known != wanted;
+            *known = wanted;
+            changed
+        });
     }
 
     fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {

@@ -104,6 +104,7 @@ impl Bench {
                 node_patience,
             },
             synced: synced_sender,
+            health_checks: watch::Sender::default(),
             stop: stop.clone(),
         };
         let task = tokio::spawn(sync.run(glass.clone()));
