@@ -6,6 +6,9 @@
 #[path = "netns_proxy_daemon/fake_api.rs"]
 mod fake_api;
 
+#[path = "netns_proxy_daemon/choices.rs"]
+mod choices;
+
 #[path = "netns_proxy_daemon/node.rs"]
 mod node;
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use seaway_proxy::{Config as ProxyConfig, PodNetworkConfig, ServiceProxy as ProxyMode};
+use seaway_proxy::{
+    Config as ProxyConfig, PodNetworkConfig, ServiceProxy as ProxyMode, ServicesConfig,
+};
 use tracing::info;
 
 use super::tasks::Tasks;
@@ -67,6 +69,8 @@ fn proxy_config(args: &StandaloneArgs, config: &NodeConfig) -> ProxyConfig {
             ServiceProxy::Iptables => ProxyMode::Iptables,
             ServiceProxy::Off => ProxyMode::Off,
         },
+        services: ServicesConfig::default(),
+        run_dir: config.run_dir.clone(),
         pod_network: Some(PodNetworkConfig {
             cluster_cidrs,
             cni_conf_dir: args.cni_conf_dir.clone(),

@@ -4,12 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ipnetwork::Ipv4Network;
+use ipnetwork::{IpNetwork, Ipv4Network};
 
-use crate::config::{Config, PodNetworkConfig, ServiceProxy};
+use crate::config::{Config, PodNetworkConfig, ServiceProxy, ServicesConfig};
 
+mod services;
 #[cfg(test)]
 mod tests;
+
+pub use services::ServicesArgs;
 
 /// The node's service proxy and pod network.
 #[derive(Debug, Parser)]
@@ -55,7 +58,7 @@ pub struct RunArgs {
     /// Whether routes, masquerade and the CNI conf are ours
     #[arg(long, env = "SEAWAY_POD_NETWORK", value_enum, default_value = "on")]
     pub pod_network: Switch,
-    /// Pod addresses of the whole cluster (IPv4); wanted for the pod network
+    /// Pod addresses of the whole cluster; an IPv4 range is wanted for the pod network
     #[arg(
         long,
         env = "SEAWAY_CLUSTER_CIDR",
@@ -63,7 +66,7 @@ pub struct RunArgs {
         value_delimiter = ',',
         value_parser = cluster_cidr
     )]
-    pub cluster_cidr: Vec<Ipv4Network>,
+    pub cluster_cidr: Vec<IpNetwork>,
     /// MTU of pod interfaces in bytes; the uplink's if not given
     #[arg(long, env = "SEAWAY_MTU", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub mtu: Option<u32>,
@@ -85,6 +88,9 @@ pub struct RunArgs {
         value_parser = bind_address
     )]
     pub metrics_bind_address: Bind,
+    /// How Services are served
+    #[command(flatten)]
+    pub services: ServicesArgs,
     /// Where things are kept
     #[command(flatten)]
     pub paths: PathArgs,
@@ -142,11 +148,24 @@ pub struct Bind(Option<SocketAddr>);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConfig {
     /// Without it every packet between nodes would be masqueraded.
-    #[error("--pod-network=on wants --cluster-cidr, the range of all pod addresses of the cluster")]
+    #[error(
+        "--pod-network=on wants --cluster-cidr, the IPv4 range of all pod addresses of the cluster"
+    )]
     NoClusterCidr,
     /// Neither half is asked for.
     #[error("--service-proxy=off with --pod-network=off leaves nothing to do")]
     NothingToDo,
+    /// A way of detection without what it needs.
+    #[error("--detect-local-mode={mode} wants {flag}")]
+    NoInterface {
+        /// The way.
+        mode: &'static str,
+        /// What is not given.
+        flag: &'static str,
+    },
+    /// The word does not go with anything else.
+    #[error("--nodeport-addresses: primary cannot be combined with other values")]
+    PrimaryAndMore,
     /// The host name cannot serve as a node name.
     #[error("--node-name is not given and the host name {0:?} is not usable")]
     NoNodeName(String),
@@ -157,9 +176,11 @@ impl RunArgs {
     pub fn config(&self, host_name: &str) -> Result<Config, BadConfig> {
         let pod_network = match self.pod_network {
             Switch::Off => None,
-            Switch::On if self.cluster_cidr.is_empty() => return Err(BadConfig::NoClusterCidr),
+            Switch::On if self.cluster_cidrs_v4().is_empty() => {
+                return Err(BadConfig::NoClusterCidr);
+            }
             Switch::On => Some(PodNetworkConfig {
-                cluster_cidrs: self.cluster_cidr.clone(),
+                cluster_cidrs: self.cluster_cidrs_v4(),
                 mtu: self.mtu,
                 ..self.paths.pod_network()
             }),
@@ -176,11 +197,22 @@ impl RunArgs {
         Ok(Config {
             node_name,
             service_proxy: self.service_proxy,
+            services: self
+                .services
+                .config(pod_network.is_some(), &self.cluster_cidr)?,
             pod_network,
             healthz_bind: self.healthz_bind_address.0,
             metrics_bind: self.metrics_bind_address.0,
             ..self.paths.config()
         })
+    }
+
+    fn cluster_cidrs_v4(&self) -> Vec<Ipv4Network> {
+        let v4 = self.cluster_cidr.iter().filter_map(|cidr| match cidr {
+            IpNetwork::V4(cidr) => Some(*cidr),
+            IpNetwork::V6(_) => None,
+        });
+        v4.collect()
     }
 }
 
@@ -190,8 +222,10 @@ impl PathArgs {
         Config {
             node_name: String::new(),
             service_proxy: ServiceProxy::Off,
+            services: ServicesConfig::default(),
             pod_network: Some(self.pod_network()),
             cgroup_root: self.cgroup_root.clone(),
+            run_dir: self.run_dir.clone(),
             bpffs_dir: self.bpffs_dir.clone(),
             healthz_bind: None,
             metrics_bind: None,
@@ -248,12 +282,18 @@ fn bind_address(value: &str) -> Result<Bind, String> {
         .map_err(|e| format!("{e}; expected ADDRESS:PORT, such as 127.0.0.1:10256"))
 }
 
-fn cluster_cidr(value: &str) -> Result<Ipv4Network, String> {
-    let cidr: Ipv4Network = value
-        .parse()
-        .map_err(|e| format!("{e}; expected an IPv4 range, such as 10.244.0.0/16"))?;
+fn cluster_cidr(value: &str) -> Result<IpNetwork, String> {
+    let cidr = network(value)?;
     if cidr.prefix() == 0 {
-        return Err("the whole of IPv4 cannot be pod addresses".to_owned());
+        return Err("the whole address family cannot be pod addresses".to_owned());
     }
-    Ipv4Network::new(cidr.network(), cidr.prefix()).map_err(|e| e.to_string())
+    Ok(cidr)
+}
+
+/// Host bits do not count.
+fn network(value: &str) -> Result<IpNetwork, String> {
+    let cidr: IpNetwork = value
+        .parse()
+        .map_err(|e| format!("{e}; expected a range, such as 10.244.0.0/16"))?;
+    IpNetwork::new(cidr.network(), cidr.prefix()).map_err(|e| e.to_string())
 }

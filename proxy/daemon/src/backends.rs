@@ -1,7 +1,7 @@
 //! Chooses the backend, once, and sees to it that no other one is left active.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use futures::TryFutureExt;
 use seaway_ebpf_loader::{EbpfBackend, EbpfLogs, Options};
@@ -38,15 +38,18 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
                 return Ok(());
             };
             let logs = backend.take_logs();
-            let other = remove_other(synced, stop.clone(), remove_leftover_rules);
+            let run_dir = config.run_dir.clone();
+            let remove = || remove_leftover_rules(run_dir.clone());
+            let other = remove_other(synced, stop.clone(), remove);
             tokio::join!(read_logs(logs, stop), sync.run(backend), other);
         }
         ServiceProxy::Iptables => {
-            let Some(backend) = open_until(open_iptables, "iptables", &stop).await? else {
+            let open = || open_iptables(&config.run_dir);
+            let Some(backend) = open_until(open, "iptables", &stop).await? else {
                 return Ok(());
             };
             info!(flavour = %backend.flavour(), "Using iptables");
-            let dir = config.bpffs_dir;
+            let dir = config.bpffs_dir.clone();
             let remove = || remove_ebpf(dir.clone()).map_ok(|_any| ());
             let other = remove_other(synced, stop, remove);
             tokio::join!(sync.run(backend), other);
@@ -95,6 +98,13 @@ pub(crate) fn ebpf_options(config: &Config) -> Options {
     }
 }
 
+fn iptables_config(run_dir: &Path) -> seaway_proxy_iptables::Config {
+    seaway_proxy_iptables::Config {
+        run_dir: run_dir.to_owned(),
+        ..seaway_proxy_iptables::Config::default()
+    }
+}
+
 /// Loading takes the verifier's time, so it is not done on a runtime thread.
 async fn open_ebpf(options: Options) -> Result<EbpfBackend, BackendError> {
     let open = move || EbpfBackend::open(&options).map_err(BackendError::from);
@@ -140,13 +150,13 @@ async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
 ///
 /// # Errors
 /// Also where there is no iptables: other eyes may see rules of ours all the same.
-pub(crate) async fn remove_iptables() -> Result<bool, BackendError> {
-    remove_rules(open_iptables().await?).await
+pub(crate) async fn remove_iptables(run_dir: PathBuf) -> Result<bool, BackendError> {
+    remove_rules(open_iptables(&run_dir).await?).await
 }
 
 /// What an earlier choice of backend left. Without iptables it is not looked for.
-async fn remove_leftover_rules() -> Result<(), BackendError> {
-    match open_iptables().await {
+async fn remove_leftover_rules(run_dir: PathBuf) -> Result<(), BackendError> {
+    match open_iptables(&run_dir).await {
         Ok(iptables) => remove_rules(iptables).await.map(|_any| ()),
         Err(error) if error.retry() == Retry::Never => {
             debug!(error = %Chain(&error), "No iptables here, so no leftovers are looked for");
@@ -156,8 +166,8 @@ async fn remove_leftover_rules() -> Result<(), BackendError> {
     }
 }
 
-fn open_iptables() -> impl Future<Output = Result<Iptables, BackendError>> {
-    Iptables::new(seaway_proxy_iptables::Config::default())
+fn open_iptables(run_dir: &Path) -> impl Future<Output = Result<Iptables, BackendError>> + use<> {
+    Iptables::new(iptables_config(run_dir))
 }
 
 async fn remove_rules(mut iptables: Iptables) -> Result<bool, BackendError> {

@@ -34,7 +34,7 @@ pub async fn cleanup(config: Config) -> anyhow::Result<()> {
     }
     part(
         "the iptables rules",
-        remove_iptables().await.map_err(Into::into),
+        remove_iptables(config.run_dir).await.map_err(Into::into),
     );
     part(
         "the BPF objects",

@@ -108,6 +108,14 @@ impl Health {
         (report.healthy, report)
     }
 
+    /// Whether the service proxy keeps up, for its health checks: neither the pod
+    /// network nor what becomes of the Node matters there.
+    pub(crate) fn services_healthy(&self, now: Instant) -> bool {
+        let state = self.lock();
+        let part = state.parts.get(SERVICES_V4);
+        part.is_none_or(|part| part.healthy(now))
+    }
+
     /// `/healthz`: `/livez`, and whether the node should get traffic from outside.
     pub(crate) fn healthz(&self, now: Instant) -> (bool, Report) {
         let state = self.lock();

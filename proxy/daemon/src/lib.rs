@@ -8,6 +8,7 @@
 //!  Sources ──► Feed (proxy-core's Model) ──► SyncLoop ──► ebpf-loader | proxy-iptables
 //!     └──────► Nodes ──► PodNetworkLoop ──► podnet, CNI conf
 //!                └─► Health ◄─ both loops        run(): the tree of tasks
+//!                       └──► HealthChecks ◄─ what SyncLoop has programmed
 //! ```
 //!
 //! [`run`] is the whole daemon without a process around it: the binary feeds it
@@ -25,6 +26,7 @@ mod cleanup;
 mod client;
 mod config;
 mod health;
+mod health_checks;
 mod metrics;
 mod nodes;
 mod pod_network;
@@ -35,6 +37,8 @@ mod sources;
 pub use app::main;
 pub use cleanup::cleanup;
 pub use client::api_client;
-pub use config::{Config, PodNetworkConfig, ServiceProxy};
+pub use config::{
+    Config, DetectLocal, POD_INTERFACES, PodNetworkConfig, ServiceProxy, ServicesConfig,
+};
 pub use run::run;
 pub use sources::{Sources, WatchResult};

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnetwork::IpNetwork;
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
 use crate::health::Health;
+use crate::service_proxy::Feed;
 
 #[cfg(test)]
 mod tests;
@@ -26,21 +29,37 @@ pub(crate) struct Nodes {
     pub(crate) by_name: BTreeMap<String, seaway_podnet::Node>,
 }
 
+/// The node's zone, on which topology hints depend.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// This node, as the service proxy reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnNode {
+    /// The label, if it says something.
+    pub(crate) zone: Option<String>,
+    /// The first of each family, internal ones before external ones.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// `spec.podCIDRs`
+    pub(crate) pod_cidrs: Vec<IpNetwork>,
+}
+
 /// Takes the events of the Node watch.
 #[derive(Debug)]
 pub(crate) struct Intake {
     own_name: String,
     health: Arc<Health>,
+    feed: Arc<Feed>,
     listing: BTreeSet<String>,
     nodes: watch::Sender<Nodes>,
 }
 
 impl Intake {
-    pub(crate) fn new(own_name: String, health: Arc<Health>) -> Self {
+    pub(crate) fn new(own_name: String, health: Arc<Health>, feed: Arc<Feed>) -> Self {
         let (listing, nodes) = (BTreeSet::new(), watch::Sender::default());
         Self {
             own_name,
             health,
+            feed,
             listing,
             nodes,
         }
@@ -68,7 +87,7 @@ impl Intake {
                 });
             }
             Event::Apply(node) => self.apply(&node),
-            // Health keeps what it knew of a deleted Node, like kube-proxy.
+            // Health and Services keep what they knew of a deleted Node, like kube-proxy's.
             Event::Delete(node) => {
                 let name = name(&node);
                 self.nodes
@@ -80,6 +99,7 @@ impl Intake {
     fn apply(&self, node: &Node) {
         if name(node) == self.own_name {
             self.health.set_node_eligible(eligible(node));
+            self.feed.node_seen(own(node));
         }
         let node = read(node);
         self.nodes.send_if_modified(|nodes| {
@@ -102,15 +122,39 @@ fn eligible(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_none() && taints.into_iter().all(|t| t.key != TO_BE_DELETED)
 }
 
-/// The fields that matter, unjudged.
-fn read(node: &Node) -> seaway_podnet::Node {
-    let addresses = node
-        .status
+fn own(node: &Node) -> OwnNode {
+    let labels = node.metadata.labels.as_ref();
+    let zone = labels.and_then(|labels| labels.get(ZONE));
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for kind in ["InternalIP", "ExternalIP"] {
+        for addr in addresses_of(node, kind).filter_map(|addr| addr.parse::<IpAddr>().ok()) {
+            if addresses.iter().all(|a| a.is_ipv4() != addr.is_ipv4()) {
+                addresses.push(addr);
+            }
+        }
+    }
+    // The pod network tells what is wrong with one.
+    let pod_cidrs = pod_cidrs(node)
         .iter()
-        .flat_map(|s| s.addresses.iter().flatten());
-    let internal = addresses
-        .filter(|a| a.type_ == "InternalIP")
-        .map(|a| a.address.clone());
+        .filter_map(|cidr| cidr.parse::<IpNetwork>().ok())
+        .filter_map(|cidr| IpNetwork::new(cidr.network(), cidr.prefix()).ok())
+        .collect();
+    OwnNode {
+        zone: zone.filter(|zone| !zone.is_empty()).cloned(),
+        addresses,
+        pod_cidrs,
+    }
+}
+
+fn addresses_of<'a>(node: &'a Node, kind: &'a str) -> impl Iterator<Item = &'a String> {
+    let status = node.status.iter();
+    let addresses = status.flat_map(|s| s.addresses.iter().flatten());
+    addresses
+        .filter(move |a| a.type_ == kind)
+        .map(|a| &a.address)
+}
+
+fn pod_cidrs(node: &Node) -> Vec<String> {
     let spec = node.spec.as_ref();
     let mut pod_cidrs = spec.and_then(|s| s.pod_cidrs.clone()).unwrap_or_default();
     // Old objects have the singular form alone.
@@ -120,9 +164,14 @@ fn read(node: &Node) -> seaway_podnet::Node {
                 .filter(|c| !c.is_empty()),
         );
     }
+    pod_cidrs
+}
+
+/// The fields that matter, unjudged.
+fn read(node: &Node) -> seaway_podnet::Node {
     seaway_podnet::Node {
         name: name(node),
-        internal_ips: internal.collect(),
-        pod_cidrs,
+        internal_ips: addresses_of(node, "InternalIP").cloned().collect(),
+        pod_cidrs: pod_cidrs(node),
     }
 }

@@ -18,6 +18,7 @@ use tracing::{Instrument, debug, info, info_span};
 use crate::backends;
 use crate::config::{Config, ServiceProxy};
 use crate::health::{self, Health};
+use crate::health_checks::{HealthChecks, Wanted};
 use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Nodes};
 use crate::pod_network::PodNetworkLoop;
@@ -51,12 +52,18 @@ pub async fn run(
     };
     let mut tasks = Tasks::new(shared.stop.clone());
     spawn_servers(&mut tasks, &config, &shared, registry);
-    let nodes = spawn_nodes(&mut tasks, &config, &shared, sources.nodes);
+    let feed = Feed::new(shared.metrics.clone());
+    let intake = nodes::Intake::new(
+        config.node_name.clone(),
+        shared.health.clone(),
+        feed.clone(),
+    );
+    let nodes = spawn_nodes(&mut tasks, intake, &shared, sources.nodes);
     let services_synced = if config.service_proxy == ServiceProxy::Off {
         watch::channel(true).1
     } else {
         let (services, slices) = (sources.services, sources.endpoint_slices);
-        spawn_service_proxy(&mut tasks, &config, &shared, services, slices)
+        spawn_service_proxy(&mut tasks, &config, &shared, feed, services, slices)
     };
     if let Some(pod_network) = config.pod_network {
         let network = PodNetworkLoop {
@@ -99,11 +106,10 @@ fn spawn_servers(tasks: &mut Tasks, config: &Config, shared: &Shared, registry: 
 
 fn spawn_nodes(
     tasks: &mut Tasks,
-    config: &Config,
+    mut intake: nodes::Intake,
     shared: &Shared,
     stream: BoxStream<'static, WatchResult<Node>>,
 ) -> watch::Receiver<Nodes> {
-    let mut intake = nodes::Intake::new(config.node_name.clone(), shared.health.clone());
     let nodes = intake.nodes();
     let take = move |event| intake.take(event);
     tasks.spawn("nodes", follow("Nodes", stream, shared.stop.clone(), take));
@@ -115,10 +121,10 @@ fn spawn_service_proxy(
     tasks: &mut Tasks,
     config: &Config,
     shared: &Shared,
+    feed: Arc<Feed>,
     services: BoxStream<'static, WatchResult<Service>>,
     slices: BoxStream<'static, WatchResult<EndpointSlice>>,
 ) -> watch::Receiver<bool> {
-    let feed = Feed::new(shared.metrics.clone());
     let stop = || shared.stop.clone();
     tasks.spawn(
         "services",
@@ -129,13 +135,18 @@ fn spawn_service_proxy(
         follow(EndpointSlice::KIND, slices, stop(), feed.intake()),
     );
     let (synced, services_synced) = watch::channel(false);
+    let (health_checks, wanted) = watch::channel(Wanted::default());
+    let checks = HealthChecks::new(wanted, shared.health.clone(), stop());
+    tasks.spawn("health-checks", checks.run());
     let sync = SyncLoop {
         feed,
         node_name: config.node_name.clone(),
+        config: config.services.clone(),
         health: shared.health.clone(),
         metrics: shared.metrics.clone(),
         timing: Timing::DEFAULT,
         synced,
+        health_checks,
         stop: stop(),
     };
     tasks.spawn("service-proxy", backends::run(config.clone(), sync));

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! watch of Services ───────┐              ┌── Progress (watch channel)
-//! watch of EndpointSlices ─┴─► Feed(Model)┴─► sync loop ─► Backend
+//! watch of EndpointSlices ─┼─► Feed(Model)┴─► sync loop ─► Backend
+//! watch of Nodes ──────────┘
 //! ```
 //!
-//! The watches never wait for the kernel. The loop never starts before both have
-//! delivered everything once.
+//! The watches never wait for the kernel. The loop never starts before the first two
+//! have delivered everything once; it waits a while for this node's own object.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,9 @@ use tokio::sync::watch;
 use tracing::{debug, info};
 
 use crate::metrics::{Changes, Metrics};
+use crate::nodes::OwnNode;
 
+mod node;
 pub(crate) mod skips;
 pub(crate) mod sync;
 #[cfg(test)]
@@ -46,6 +49,8 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) struct Feed {
     model: Mutex<Model>,
+    /// As last seen; a deleted Node is not forgotten.
+    node: Mutex<Option<OwnNode>>,
     progress: watch::Sender<Progress>,
     metrics: Metrics,
 }
@@ -103,6 +108,7 @@ impl Feed {
         let progress = watch::Sender::default();
         Arc::new(Self {
             model: Mutex::default(),
+            node: Mutex::default(),
             progress,
             metrics,
         })
@@ -115,6 +121,26 @@ impl Feed {
     pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
         // The model's calls leave it whole, so a panic elsewhere does not spoil it.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This node, if it has been seen.
+    pub(crate) fn node(&self) -> Option<OwnNode> {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        node.clone()
+    }
+
+    /// This node's object has come, or come again.
+    pub(crate) fn node_seen(&self, node: OwnNode) {
+        let mut known = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref() == Some(&node) {
+            return;
+        }
+        debug!(?node, "This node is known");
+        *known = Some(node);
+        drop(known);
+        self.metrics.sync_queued();
+        self.progress
+            .send_modify(|progress| progress.generation += 1);
     }
 
     /// What takes the events of one kind.

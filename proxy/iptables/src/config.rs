@@ -69,6 +69,8 @@ pub struct Config {
     /// Packet mark for "masquerade this", one bit. 0x4000 is what other
     /// software expects to be taken by the service proxy.
     pub masquerade_mark: u32,
+    /// Where it is remembered which sysctls of the node are ours to set back.
+    pub run_dir: PathBuf,
     /// How long one command may take, waiting for the xtables lock included.
     pub timeout: Duration,
 }
@@ -84,6 +86,7 @@ impl Default for Config {
             affinity: None,
             drop_invalid: true,
             masquerade_mark: 0x4000,
+            run_dir: "/run/seaway".into(),
             timeout: Duration::from_mins(1),
         }
     }

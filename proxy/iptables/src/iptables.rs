@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_proxy_core::backend::{Backend, BackendError};
+use seaway_proxy_core::backend::{Backend, BackendError, Retry};
 use seaway_proxy_core::desired::{DesiredState, Family};
 use seaway_proxy_core::skipped::Skipped;
 use tracing::{debug, error, info, warn};
@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 use crate::command::{self, CommandError};
 use crate::config::Config;
 use crate::flavour::{self, Flavour};
-use crate::localhost;
+use crate::localhost::Localhost;
 use crate::render;
 use crate::rendered::{LOCALHOST, Rendered, Tables};
 use crate::save;
@@ -213,6 +213,14 @@ impl Iptables {
         }
     }
 
+    fn close_localhost(&self) -> Result<(), BackendError> {
+        let closed = Localhost::new(&self.config.run_dir).close();
+        closed.map_err(|error| {
+            BackendError::new("set back net.ipv4.conf.all.route_localnet", Retry::Backoff)
+                .because(error)
+        })
+    }
+
     async fn clear(&self, flavour: Flavour, have: &Rendered) -> Result<(), CommandError> {
         if have.is_empty() {
             return Ok(());
@@ -264,11 +272,15 @@ impl Backend for Iptables {
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
         let created = self.create_sets(have, want).await;
         created.map_err(|e| failure("create sets of clients", e))?;
+        let localhost = want.v4.filter.chains.contains_key(LOCALHOST);
+        if !localhost {
+            // Before the rules go that keep strangers from the loopback addresses.
+            self.close_localhost()?;
+        }
         let written = self.write(self.flavour, have, want).await;
         written.map_err(|e| failure(format!("write the {} rules", self.flavour), e))?;
-        if want.v4.filter.chains.contains_key(LOCALHOST) {
-            // After the rules, which keep strangers from the loopback addresses.
-            localhost::open();
+        if localhost {
+            Localhost::new(&self.config.run_dir).open();
         }
         if self.check_other {
             let cleared = self.clear_other().await;
@@ -280,6 +292,7 @@ impl Backend for Iptables {
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {
+        self.close_localhost()?;
         let have = self.read_back().await?;
         let cleared = self.clear(self.flavour, &have).await;
         cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;

@@ -1,28 +1,75 @@
 //! NodePorts on 127.0.0.1.
+//!
+//! They need a sysctl of the whole node. That it was us who set it is remembered
+//! in a file, so that whoever no longer serves them sets it back, and leaves
+//! alone what an operator has set.
 
 use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
+
+#[cfg(test)]
+mod tests;
 
 /// Whether packets with a loopback address may leave by, or come in from, a
 /// device: `Documentation/networking/ip-sysctl.rst`. Of the network namespace of
 /// the calling thread.
 const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+/// The file in the run directory.
+const MEMORY: &str = "route-localnet-is-ours";
 
-/// Lets connections to 127.0.0.1 be translated to endpoints elsewhere. A failure
-/// costs just these connections, so it is told and not returned.
-pub(crate) fn open() {
-    match fs::read_to_string(ROUTE_LOCALNET) {
-        Ok(value) if value.trim() == "1" => {}
-        _ => match fs::write(ROUTE_LOCALNET, "1") {
-            Ok(()) => info!(
-                sysctl = ROUTE_LOCALNET,
-                "Set to 1 for NodePorts on 127.0.0.1"
-            ),
-            Err(error) => warn!(
-                sysctl = ROUTE_LOCALNET,
-                %error, "Cannot set to 1, NodePorts do not work on 127.0.0.1"
-            ),
-        },
+/// The sysctl, and the memory of who set it.
+#[derive(Debug)]
+pub(crate) struct Localhost {
+    sysctl: PathBuf,
+    memory: PathBuf,
+}
+
+impl Localhost {
+    pub(crate) fn new(run_dir: &Path) -> Self {
+        Self {
+            sysctl: ROUTE_LOCALNET.into(),
+            memory: run_dir.join(MEMORY),
+        }
+    }
+
+    /// Lets connections to 127.0.0.1 be translated to endpoints elsewhere. A failure
+    /// costs just these connections, so it is told and not returned.
+    pub(crate) fn open(&self) {
+        let sysctl = self.sysctl.display();
+        match self.try_open() {
+            Ok(false) => {}
+            Ok(true) => info!(%sysctl, "Set to 1 for NodePorts on 127.0.0.1"),
+            Err(error) => {
+                warn!(%sysctl, %error, "Cannot set to 1, NodePorts do not work on 127.0.0.1");
+            }
+        }
+    }
+
+    fn try_open(&self) -> io::Result<bool> {
+        if fs::read_to_string(&self.sysctl)?.trim() == "1" {
+            return Ok(false);
+        }
+        // First, so that a crash in between leaves nothing that nobody undoes.
+        if let Some(dir) = self.memory.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(&self.memory, "")?;
+        fs::write(&self.sysctl, "1").map(|()| true)
+    }
+
+    /// Undoes what [`open`](Self::open) did, in this run or an earlier one.
+    ///
+    /// # Errors
+    /// The sysctl stays as it was; another try may work.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        if !self.memory.try_exists()? {
+            return Ok(());
+        }
+        fs::write(&self.sysctl, "0")?;
+        info!(sysctl = %self.sysctl.display(), "Set back to 0");
+        fs::remove_file(&self.memory)
     }
 }

@@ -309,8 +309,10 @@ fn stranger(node: &Netns, ifname: &str, node_address: IpAddr, addr: IpAddr) -> N
 
 fn run(family: Family) {
     each_flavour(|flavour| {
+        let run_dir = tempfile::tempdir().unwrap();
         let config = Config {
             flavour: Some(flavour),
+            run_dir: run_dir.path().to_owned(),
             ..Config::default()
         };
         let mut world = World::new(config, family);

@@ -124,6 +124,8 @@ pub(crate) fn each_flavour(mut test: impl FnMut(Flavour)) {
 pub(crate) fn config(flavour: Flavour) -> Config {
     Config {
         flavour: Some(flavour),
+        // Nothing is set here that would have to be remembered.
+        run_dir: "/nonexistent".into(),
         ..Config::default()
     }
 }

@@ -83,10 +83,15 @@ impl Node {
     }
 
     pub(crate) fn start(&self, service_proxy: &str) -> Daemon {
+        let network = ["--cluster-cidr", "10.244.0.0/16"];
+        self.start_with(service_proxy, &network)
+    }
+
+    pub(crate) fn start_with(&self, service_proxy: &str, flags: &[&str]) -> Daemon {
         let log = self.path("log");
         let mut command = self.command("run");
         command.arg("--kubeconfig").arg(self.path("kubeconfig"));
-        command.args(["--node-name", "a", "--cluster-cidr", "10.244.0.0/16"]);
+        command.args(["--node-name", "a"]).args(flags);
         command.args([
             "--service-proxy",
             service_proxy,
@@ -129,7 +134,11 @@ impl Node {
 
     /// Status code and body of a GET inside the namespace.
     pub(crate) fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
-        let addr: SocketAddr = HEALTHZ.parse().unwrap();
+        self.get_from(HEALTHZ, path)
+    }
+
+    pub(crate) fn get_from(&self, addr: &str, path: &str) -> std::io::Result<(u16, String)> {
+        let addr: SocketAddr = addr.parse().unwrap();
         let mut stream = self.netns.enter(|| TcpStream::connect(addr))?;
         write!(
             stream,
@@ -173,6 +182,11 @@ impl Node {
 
     pub(crate) fn has_rule(&self, part: &str) -> bool {
         self.rules().iter().any(|rule| rule.contains(part))
+    }
+
+    pub(crate) fn route_localnet(&self) -> String {
+        let sysctl = "/proc/sys/net/ipv4/conf/all/route_localnet";
+        self.netns.must_run(&["cat", sysctl]).trim().to_owned()
     }
 
     pub(crate) fn pins(&self) -> Vec<PathBuf> {

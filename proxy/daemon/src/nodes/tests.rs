@@ -1,6 +1,9 @@
+use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use super::*;
+use crate::config::ServiceProxy;
+use crate::metrics::Metrics;
 
 fn node(name: &str, cidr: &str) -> Node {
     serde_json::from_value(json!({
@@ -15,9 +18,16 @@ fn node(name: &str, cidr: &str) -> Node {
     .unwrap()
 }
 
+fn feed() -> Arc<Feed> {
+    Feed::new(Metrics::register(
+        &mut Registry::default(),
+        ServiceProxy::Off,
+    ))
+}
+
 fn intake() -> (Intake, Arc<Health>, watch::Receiver<Nodes>) {
     let health = Arc::new(Health::new());
-    let intake = Intake::new("a".to_owned(), health.clone());
+    let intake = Intake::new("a".to_owned(), health.clone(), feed());
     let nodes = intake.nodes();
     (intake, health, nodes)
 }
@@ -92,4 +102,42 @@ fn eligibility_follows_the_own_node() {
     assert!(!eligible());
     intake.take(Event::Delete(node("a", "10.244.0.0/24")));
     assert!(!eligible());
+}
+
+#[test]
+fn the_own_nodes_zone_addresses_and_ranges_are_read() {
+    let node: Node = serde_json::from_value(json!({
+        "metadata": { "name": "a", "labels": { ZONE: "z1" } },
+        "spec": { "podCIDRs": ["10.244.0.1/24", "fd00::/64", "wrong"] },
+        "status": { "addresses": [
+            { "type": "ExternalIP", "address": "2001:db8::1" },
+            { "type": "ExternalIP", "address": "192.0.2.1" },
+            { "type": "InternalIP", "address": "no address" },
+            { "type": "InternalIP", "address": "172.30.0.11" },
+            { "type": "InternalIP", "address": "172.30.0.12" },
+            { "type": "Hostname", "address": "a" },
+        ] },
+    }))
+    .unwrap();
+    let own = own(&node);
+    assert_eq!(own.zone.as_deref(), Some("z1"));
+    let addresses: Vec<_> = own.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["172.30.0.11", "2001:db8::1"]);
+    let cidrs: Vec<_> = own.pod_cidrs.iter().map(ToString::to_string).collect();
+    assert_eq!(cidrs, ["10.244.0.0/24", "fd00::/64"]);
+}
+
+#[test]
+fn only_the_own_node_and_only_a_change_reaches_services() {
+    let feed = feed();
+    let mut intake = Intake::new("a".to_owned(), Arc::new(Health::new()), feed.clone());
+    let generation = || feed.progress().borrow().generation;
+    intake.take(Event::Apply(node("b", "10.244.1.0/24")));
+    assert_eq!((feed.node(), generation()), (None, 0));
+    intake.take(Event::Apply(node("a", "10.244.0.0/24")));
+    assert_eq!(generation(), 1);
+    intake.take(Event::Apply(node("a", "10.244.0.0/24")));
+    intake.take(Event::Delete(node("a", "10.244.0.0/24")));
+    assert_eq!(generation(), 1);
+    assert!(feed.node().is_some(), "the deleted one is not forgotten");
 }

@@ -6,16 +6,19 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
 use seaway_proxy_core::desired::DesiredState;
-use seaway_proxy_core::{Node, compile, sync_once};
+use seaway_proxy_core::{compile, sync_once};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use super::node;
 use super::skips::Skips;
 use super::{Feed, Progress};
 use crate::chain::Chain;
+use crate::config::ServicesConfig;
 use crate::health::{Health, SERVICES_V4};
+use crate::health_checks::Wanted;
 use crate::metrics::Metrics;
 
 /// When rounds happen. Pauses are counted from the end of a round.
@@ -33,6 +36,9 @@ pub(crate) struct Timing {
     pub(crate) retry_min: Duration,
     /// The longest pause after a failed round: kube-proxy's syncPeriod.
     pub(crate) retry_max: Duration,
+    /// How long the first round waits for this node's own object when all else is
+    /// known: as long as kube-proxy.
+    pub(crate) node_patience: Duration,
 }
 
 impl Timing {
@@ -45,6 +51,7 @@ impl Timing {
         read_back_max: Duration::from_hours(1),
         retry_min: Duration::from_millis(500),
         retry_max: Duration::from_secs(30),
+        node_patience: Duration::from_secs(30),
     };
 
     pub(crate) fn backoff(self) -> ExponentialBackoff {
@@ -65,11 +72,14 @@ const HASTE: u32 = 3;
 pub(crate) struct SyncLoop {
     pub(crate) feed: Arc<Feed>,
     pub(crate) node_name: String,
+    pub(crate) config: ServicesConfig,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Metrics,
     pub(crate) timing: Timing,
     /// Becomes true when the kernel serves everything for the first time.
     pub(crate) synced: watch::Sender<bool>,
+    /// What load balancers may be told, once the kernel serves it.
+    pub(crate) health_checks: watch::Sender<Wanted>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -79,8 +89,7 @@ impl SyncLoop {
     pub(crate) async fn run<B: Backend>(self, mut backend: B) {
         let mut progress = self.feed.progress();
         let stop = self.stop.clone();
-        let gate = progress.wait_for(|p| p.in_sync());
-        // The sender lives in `self.feed`, so the channel cannot close.
+        let gate = self.gate(&mut progress);
         if stop.run_until_cancelled(gate).await.is_none() {
             return;
         }
@@ -97,6 +106,20 @@ impl SyncLoop {
             if !self.wait(&mut progress, &rounds).await {
                 return;
             }
+        }
+    }
+
+    /// Until everything is there that the first round should know.
+    async fn gate(&self, progress: &mut watch::Receiver<Progress>) {
+        // The sender lives in `self.feed`, so the channel cannot close.
+        progress.wait_for(|p| p.in_sync()).await.ok();
+        let known = || node::known(self.feed.node().as_ref(), &self.config);
+        let node = timeout(self.timing.node_patience, progress.wait_for(|_| known()));
+        if node.await.is_err() {
+            warn!(
+                node = self.node_name,
+                "This Node or what is needed of it is not there, going on without"
+            );
         }
     }
 
@@ -126,6 +149,7 @@ impl SyncLoop {
         self.metrics.service_changes.applied(services);
         self.metrics.endpoint_changes.applied(endpoints);
         self.health.updated(SERVICES_V4);
+        self.tell_load_balancers(&desired);
         rounds.have = Some(report.rendered);
         rounds.took(full, elapsed);
         let (backend, services) = (backend.name(), desired.service_ports());
@@ -146,12 +170,17 @@ impl SyncLoop {
         Ok(())
     }
 
+    fn tell_load_balancers(&self, desired: &DesiredState) {
+        let wanted = Wanted::of(desired);
+        self.health_checks.send_if_modified(|known| {
+            let changed = *known != wanted;
+            *known = wanted;
+            changed
+        });
+    }
+
     fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {
-        // NodePorts on 127.0.0.1 need a sysctl that nothing here takes back yet.
-        let node = Node {
-            localhost_node_ports: false,
-            ..Node::named(&*self.node_name)
-        };
+        let node = node::of(&self.node_name, self.feed.node(), &self.config);
         let mut compiled = compile(&self.feed.model(), &node);
         let unsupported = backend.unsupported(&compiled.desired);
         compiled.skipped.extend(unsupported);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sync::{SyncLoop, Timing};
 use super::*;
-use crate::config::ServiceProxy;
+use crate::config::{DetectLocal, ServiceProxy, ServicesConfig};
 use crate::health::Health;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,7 +62,20 @@ struct Bench {
 }
 
 impl Bench {
+    /// On a node that is known.
     fn new(fault_percent: u64, read_back: Duration) -> Self {
+        let undetected = DetectLocal::ClusterCidrs(Vec::new());
+        let bench = Self::without_node(fault_percent, read_back, PATIENCE, undetected);
+        bench.feed.node_seen(own_node("", &[]));
+        bench
+    }
+
+    fn without_node(
+        fault_percent: u64,
+        read_back: Duration,
+        node_patience: Duration,
+        detect: DetectLocal,
+    ) -> Self {
         let glass = Glass {
             fake: Arc::new(tokio::sync::Mutex::new(Fake::new(7, fault_percent))),
             applied: Arc::default(),
@@ -75,6 +88,10 @@ impl Bench {
         let sync = SyncLoop {
             feed: feed.clone(),
             node_name: "a".to_owned(),
+            config: ServicesConfig {
+                detect,
+                ..ServicesConfig::default()
+            },
             health: Arc::new(Health::new()),
             metrics,
             timing: Timing {
@@ -84,8 +101,10 @@ impl Bench {
                 read_back_max: read_back,
                 retry_min: Duration::from_millis(1),
                 retry_max: Duration::from_millis(20),
+                node_patience,
             },
             synced: synced_sender,
+            health_checks: watch::Sender::default(),
             stop: stop.clone(),
         };
         let task = tokio::spawn(sync.run(glass.clone()));
@@ -131,6 +150,35 @@ impl Bench {
         self.stop.cancel();
         timeout(PATIENCE, self.task).await.unwrap().unwrap();
     }
+}
+
+fn own_node(zone: &str, pod_cidrs: &[&str]) -> OwnNode {
+    OwnNode {
+        zone: Some(zone.to_owned()),
+        addresses: vec!["172.30.0.11".parse().unwrap()],
+        pod_cidrs: pod_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
+    }
+}
+
+/// An endpoint for the clients of each zone.
+fn zoned_slice(service: &str) -> EndpointSlice {
+    let endpoint = |(addr, zone)| {
+        json!({
+            "addresses": [addr], "conditions": { "ready": true },
+            "hints": { "forZones": [{ "name": zone }] },
+        })
+    };
+    let endpoints = [("10.244.0.5", "z1"), ("10.244.0.6", "z2")].map(endpoint);
+    serde_json::from_value(json!({
+        "metadata": {
+            "namespace": "default", "name": format!("{service}-x"),
+            "labels": { "kubernetes.io/service-name": service },
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{ "name": "", "port": 8080, "protocol": "TCP" }],
+    }))
+    .unwrap()
 }
 
 fn service(name: &str, ip: &str) -> Service {
@@ -271,4 +319,81 @@ async fn stops_while_it_waits_for_the_lists() {
     let glass = bench.glass.clone();
     bench.end().await;
     assert_eq!(*glass.touched.borrow(), 0);
+}
+
+#[tokio::test]
+async fn the_first_round_knows_the_node_and_later_ones_follow_it() {
+    let mut bench = Bench::without_node(0, PATIENCE, PATIENCE, DetectLocal::NodeCidrs);
+    let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::InitApply(zoned_slice("web")));
+    slices(Event::InitDone);
+    // What is wanted of the Node is its podCIDRs, and they are not there yet.
+    bench.feed.node_seen(own_node("z1", &[]));
+    let early = timeout(Duration::from_millis(100), bench.synced.changed()).await;
+    assert!(early.is_err(), "synced before the node was known");
+    assert_eq!(*bench.glass.touched.borrow(), 0, "the kernel was touched");
+    bench.feed.node_seen(own_node("z1", &["10.244.0.0/24"]));
+    bench
+        .expect("10.96.0.1:80/TCP -> 10.244.0.5:8080 | from outside 10.244.0.5:8080 masq (default/web)\n")
+        .await;
+    bench.feed.node_seen(own_node("z2", &["10.244.0.0/24"]));
+    bench
+        .expect("10.96.0.1:80/TCP -> 10.244.0.6:8080 | from outside 10.244.0.6:8080 masq (default/web)\n")
+        .await;
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_come_is_not_waited_for_for_ever() {
+    let patience = Duration::from_millis(20);
+    let bench = Bench::without_node(0, PATIENCE, patience, DetectLocal::NodeCidrs);
+    let (mut services, mut slices) = (
+        bench.feed.intake::<Service>(),
+        bench.feed.intake::<EndpointSlice>(),
+    );
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    bench
+        .expect("10.96.0.1:80/TCP -> refuse (default/web)\n")
+        .await;
+    bench.end().await;
+}
+
+#[test]
+fn the_node_is_what_the_object_and_the_operator_say() {
+    use seaway_proxy_core::node::{Detect, NodePorts};
+
+    let mut config = ServicesConfig {
+        detect: DetectLocal::NodeCidrs,
+        node_ports: NodePorts::Primary,
+        localhost_node_ports: false,
+        masquerade_all: true,
+    };
+    let own = own_node("z1", &["10.244.0.0/24"]);
+    let got = node::of("a", Some(own.clone()), &config);
+    assert_eq!((got.name.as_str(), got.zone.as_deref()), ("a", Some("z1")));
+    assert_eq!(got.addresses, own.addresses);
+    assert_eq!(got.detect, Detect::Networks(own.pod_cidrs.clone()));
+    assert_eq!(got.node_ports, NodePorts::Primary);
+    assert!(got.masquerade_all && !got.localhost_node_ports);
+    for (detect, expect) in [
+        (
+            DetectLocal::ClusterCidrs(own.pod_cidrs.clone()),
+            Detect::Networks(own.pod_cidrs.clone()),
+        ),
+        (
+            DetectLocal::Interface("br0".to_owned()),
+            Detect::Interface("br0".to_owned()),
+        ),
+        (
+            DetectLocal::InterfacePrefix("sw".to_owned()),
+            Detect::InterfacePrefix("sw".to_owned()),
+        ),
+    ] {
+        config.detect = detect;
+        assert_eq!(node::of("a", Some(own.clone()), &config).detect, expect);
+    }
 }
