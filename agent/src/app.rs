@@ -94,6 +94,8 @@ async fn show(args: GetArgs) -> Result<(), AppError> {
     let listing = local::ask(&args.run_dir)
         .await
         .map_err(anyhow::Error::from)?;
+    // Whoever reads standard output need not know; who cannot be told does not.
+    drop(get::show_refused(&listing, &mut std::io::stderr().lock()));
     let now = jiff::Timestamp::now();
     let written = get::show(
         listing,

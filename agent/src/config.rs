@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
+use seaway_agent_core::validate::is_dns_subdomain;
+
 use crate::args::{Bind, NodeArgs};
 
 /// What is known of this node before anything runs.
@@ -88,25 +90,6 @@ fn node_name(given: Option<&str>) -> Result<String, ConfigError> {
     } else {
         Err(ConfigError::NodeName(name))
     }
-}
-
-/// RFC 1123 as Kubernetes reads it: `apimachinery/pkg/util/validation`.
-pub(crate) fn is_dns_subdomain(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 253 && name.split('.').all(is_dns_label_text)
-}
-
-/// One label of it, 63 characters at most.
-pub(crate) fn is_dns_label(name: &str) -> bool {
-    name.len() <= 63 && is_dns_label_text(name)
-}
-
-fn is_dns_label_text(label: &str) -> bool {
-    !label.is_empty()
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && label
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 fn runtime_socket(endpoint: &str) -> Result<PathBuf, ConfigError> {

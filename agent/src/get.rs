@@ -40,6 +40,19 @@ pub fn show(
     }
 }
 
+/// Writes a line for each manifest whose newest version is not in force.
+pub fn show_refused(listing: &Listing, out: &mut impl Write) -> io::Result<()> {
+    for refusal in &listing.refused {
+        let what = if refusal.has_valid_version {
+            "its last valid version goes on"
+        } else {
+            "nothing of it runs"
+        };
+        writeln!(out, "refused: {refusal} ({what})")?;
+    }
+    Ok(())
+}
+
 fn json(list: &impl serde::Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, list)?;
     writeln!(out)

@@ -23,6 +23,7 @@ pub mod config;
 pub mod events;
 pub mod get;
 pub mod local;
+pub mod lock;
 pub mod logs;
 pub mod node;
 pub mod objects;

@@ -1,5 +1,6 @@
 //! What a running agent tells `seaway-agent get`, on a unix socket in its run directory.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,27 @@ pub struct Listing {
     pub services: Vec<Service>,
     /// Their endpoints, where they are computed here.
     pub endpoint_slices: Option<Vec<EndpointSlice>>,
+    /// Manifests whose newest version is not in force.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
+}
+
+/// A manifest whose newest version is not in force.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The file's name in the directory.
+    pub file: String,
+    /// Object, field and what is wrong there, in one line.
+    pub problem: String,
+    /// An earlier version goes on.
+    pub has_valid_version: bool,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.problem)
+    }
 }
 
 /// Whoever knows it.

@@ -42,13 +42,22 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The socket cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("listen on {address}")]
+#[error("listen on {address}{}", hint(source))]
 pub struct ListenError {
     /// Where.
     pub address: SocketAddr,
     /// Why not.
     #[source]
     pub source: std::io::Error,
+}
+
+/// The one case that people meet.
+fn hint(source: &std::io::Error) -> &'static str {
+    if source.kind() == std::io::ErrorKind::AddrInUse {
+        " (another agent, or kubelet, probably runs on this machine)"
+    } else {
+        ""
+    }
 }
 
 /// Takes the port.

@@ -15,12 +15,14 @@ mod cluster_ip;
 mod defaults;
 mod directory;
 mod endpoints;
+mod files;
 mod manifest;
 mod objects;
 mod persist;
 mod shared;
 mod state;
 mod validate;
+mod warnings;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -44,11 +46,12 @@ use crate::objects::Objects;
 use crate::runtime_status::RuntimeStatus;
 use cluster_ip::Allocator;
 pub use directory::DirectoryError;
-use directory::{Content, Directory};
+use directory::{Directory, Found};
+use files::File;
 use objects::DirectoryObjects;
 use persist::Store;
 use shared::Shared;
-use state::{File, State};
+use state::State;
 
 /// A directory of manifests, followed.
 #[derive(Debug)]
@@ -64,10 +67,10 @@ impl Standalone {
     pub fn new(config: NodeConfig, pod_cidr: Ipv4Network, service_cidr: Ipv4Network) -> Self {
         let store = Store::new(&config.root_dir, &config.run_dir);
         let allocator = Allocator::new(service_cidr, store.cluster_ips());
-        let mut state = State::new(&config.name, allocator, store.statuses());
+        let mut state = State::new(&config.name, allocator, store.restored());
         state.set_node(node(&config, pod_cidr, &RuntimeStatus::default()));
         Self {
-            shared: Arc::new(Shared::new(state)),
+            shared: Arc::new(Shared::new(state, store.clone())),
             store,
             config,
             pod_cidr,
@@ -113,19 +116,29 @@ impl Standalone {
         shutdown: CancellationToken,
     ) -> Result<(), DirectoryError> {
         // Watching starts before reading: nothing falls between the two.
-        let directory = Directory::watch(path)?;
-        let mut known = BTreeMap::new();
-        self.take(&directory.read()?, &mut known);
+        let mut directory = Directory::watch(path)?;
+        let mut known = directory::Listing::new();
+        let mut failed = String::new();
+        let listing = directory.read().await?;
+        self.take(&listing, &mut known);
         info!(directory = %path.display(), files = known.len(), "Read manifests");
         loop {
-            tokio::select! {
-                () = directory.changed() => {}
+            let listing = tokio::select! {
+                listing = async { directory.changed().await; directory.read().await } => listing,
                 () = shutdown.cancelled() => return Ok(()),
-            }
-            match directory.read() {
-                Ok(listing) => self.take(&listing, &mut known),
+            };
+            match listing {
+                Ok(listing) => {
+                    failed.clear();
+                    self.take(&listing, &mut known);
+                }
                 Err(error) => {
-                    error!(error = %Chain(&error), "Could not read manifests, what runs goes on");
+                    // Told once, not with every look.
+                    let text = Chain(&error).to_string();
+                    if text != failed {
+                        error!(error = text, "Could not read manifests, what runs goes on");
+                    }
+                    failed = text;
                 }
             }
         }
@@ -167,48 +180,43 @@ impl Standalone {
     }
 
     /// Brings the state to what is in the directory now.
-    fn take(&self, listing: &directory::Listing, known: &mut BTreeMap<String, Content>) {
-        let mut good = Vec::new();
-        for (name, content) in listing {
-            match content {
-                Ok(content) if known.get(name) == Some(content) => {}
-                Ok(content) => {
-                    known.insert(name.clone(), content.clone());
-                    good.extend(parse(name, content).map(|file| (name.clone(), file)));
-                }
-                Err(error) => error!(file = name, error, "Could not read manifest"),
-            }
-        }
-        let gone: Vec<_> = known
-            .keys()
-            .filter(|name| !listing.contains_key(*name))
+    fn take(&self, listing: &directory::Listing, known: &mut BTreeMap<String, Found>) {
+        let is_new = |(name, found): &(&String, &Found)| known.get(*name) != Some(found);
+        let new: Vec<_> = listing.iter().filter(is_new).collect();
+        let new: Vec<_> = new
+            .into_iter()
+            .filter_map(|(name, found)| Some((name, version(found)?)))
             .collect();
-        let gone: Vec<String> = gone.into_iter().cloned().collect();
-        known.retain(|name, _content| listing.contains_key(name));
+        known.clone_from(listing);
         self.shared.take_directory(|state| {
-            for (name, file) in good {
-                info!(file = name, objects = file.objects.len(), "Took manifest");
-                state.set_file(&name, file);
+            for (name, version) in new {
+                match version {
+                    Ok(file) => {
+                        info!(file = name, objects = file.objects.len(), "Read manifest");
+                        state.files.offer(name, file);
+                    }
+                    Err(problem) => state.files.refuse(name, problem),
+                }
             }
-            for name in gone {
+            for name in state.files.retain(|name| listing.contains_key(name)) {
                 info!(file = name, "Manifest is gone");
-                state.remove_file(&name);
             }
         });
     }
 }
 
-fn parse(name: &str, content: &Content) -> Option<File> {
-    match manifest::parse(&content.text) {
-        Ok(objects) => Some(File {
-            objects,
-            modified: content.modified,
-        }),
-        Err(problem) => {
-            let problem = format!("{name}: {problem}");
-            error!(problem, "Invalid manifest, its last valid version goes on");
-            None
+/// Nothing while the file is being written.
+fn version(found: &Found) -> Option<Result<File, String>> {
+    match found {
+        Found::Content(content) => {
+            let file = manifest::parse(&content.text).map(|objects| File {
+                objects,
+                modified: content.modified,
+            });
+            Some(file.map_err(|problem| problem.to_string()))
         }
+        Found::Unreadable(problem) => Some(Err(problem.clone())),
+        Found::Busy => None,
     }
 }
 
@@ -242,10 +250,15 @@ fn all<K: Clone>(objects: &state::Objects<K>) -> Vec<K> {
 impl LocalSource for Shared {
     fn listing(&self) -> Listing {
         let snapshot = self.snapshot();
+        let mut pods = all(&snapshot.pods);
+        for pod in &mut pods {
+            self.warnings().explain(pod);
+        }
         Listing {
-            pods: all(&snapshot.pods),
+            pods,
             services: all(&snapshot.services),
             endpoint_slices: Some(all(&snapshot.slices)),
+            refused: self.look(|state| state.files.refusals()),
         }
     }
 }

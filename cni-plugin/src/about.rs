@@ -37,7 +37,9 @@ mod tests {
                 version(stdin),
                 json!({
                     "cniVersion": "1.1.0",
-                    "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"],
+                    "supportedVersions": [
+                        "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"
+                    ],
                 })
             );
         }

@@ -1,6 +1,8 @@
 //! `ADD`: reserve an address, make the interface, report.
 
 use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use seaway_netlink::{Netns, Socket};
@@ -8,19 +10,35 @@ use seaway_netlink::{Netns, Socket};
 use crate::args::Args;
 use crate::attach::{attach, netlink};
 use crate::config::Config;
+use crate::del::clear;
+use crate::delegate::Delegate;
 use crate::error::Error;
-use crate::ipam::{IpamError, Key, Record, Store};
+use crate::hostports;
+use crate::ipam::{Extra, IpamError, Key, Record, Store};
 use crate::plan::{Identity, Plan};
 use crate::result::CniResult;
+use crate::sysctl;
 use crate::undo::Undo;
 
 /// Carries out `ADD` and writes its result; on failure, also of the writing,
 /// nothing is left.
-pub(crate) fn add(config: Config, args: &Args, stdout: &mut dyn Write) -> Result<(), Error> {
+pub(crate) fn add(
+    config: &Config,
+    args: &Args,
+    delegate: Option<Delegate<'_>>,
+    stdout: &mut dyn Write,
+) -> Result<(), Error> {
     let (netns, sandbox) = open_netns(args)?;
     let mut undo = Undo::default();
-    let done = steps(&config, args, &netns, &sandbox, &mut undo).and_then(|ours| {
-        let mut result = config.prev_result.unwrap_or_default();
+    let call = Call {
+        config,
+        args,
+        netns: &netns,
+        sandbox: &sandbox,
+        delegate,
+    };
+    let done = call.steps(&mut undo).and_then(|ours| {
+        let mut result = config.prev_result.clone().unwrap_or_default();
         result.append(ours);
         let text = result.render(config.network.version);
         write_out(stdout, &text)
@@ -34,41 +52,112 @@ pub(crate) fn add(config: Config, args: &Args, stdout: &mut dyn Write) -> Result
     }
 }
 
-fn steps(
-    config: &Config,
-    args: &Args,
-    netns: &Netns,
-    sandbox: &str,
-    undo: &mut Undo<'_>,
-) -> Result<CniResult, Error> {
-    let identity = Identity::of(&args.container_id, &args.ifname);
-    let record = Record {
-        key: key(args),
-        netns: sandbox.to_owned(),
-        netns_id: (netns.id().device, netns.id().inode),
-        host_ifname: identity.host_ifname.clone(),
-        pod: args.pod.clone(),
-    };
-    let store = Store::open(&config.network.data_dir, &config.network.name)?;
-    let reservation = store.reserve(&config.pool, &record)?;
-    if !reservation.fresh {
-        refuse_live(args, &identity)?;
-    }
-    let address = reservation.address;
-    undo.push(format!("release {address}"), move || {
-        Ok(store.release(&record.key).map(drop)?)
-    });
-    let plan = Plan::new(identity, args, address, config.mtu);
-    attach(&plan, netns, undo)?;
-    Ok(plan.result(sandbox, config.dns.clone()))
+/// What an `ADD` is about.
+struct Call<'a> {
+    config: &'a Config,
+    args: &'a Args,
+    netns: &'a Netns,
+    sandbox: &'a str,
+    delegate: Option<Delegate<'a>>,
 }
 
-/// A record from before is either a second ADD, which the specification
-/// forbids and which must not harm the first, or an ADD that was killed before
-/// it made the interface, which goes on with the same address.
-fn refuse_live(args: &Args, identity: &Identity) -> Result<(), Error> {
-    let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    match host.link_by_name(&identity.host_ifname) {
+impl<'a> Call<'a> {
+    fn steps(&self, undo: &mut Undo<'a>) -> Result<CniResult, Error> {
+        let (config, args) = (self.config, self.args);
+        let identity = Identity::of(&args.container_id, &args.ifname);
+        let record = self.record(&identity);
+        if config.pools.has_v6() {
+            sysctl::require_ipv6()?;
+        }
+        let store = config.store()?;
+        store.create()?;
+        let busy = store.busy(&record.key)?;
+        // The first step, so that taking back is done before others go on.
+        undo.push("let other calls go on", move || {
+            drop(busy);
+            Ok(())
+        });
+        let before = store.contents(&record.key)?;
+        if !before.is_empty() {
+            refuse_live(args, self.netns)?;
+            clear(&identity.host_ifname, &before)?;
+        }
+        let given = self.addresses(store, record, undo)?;
+        let addresses = given.ips.iter().map(|ip| ip.address.ip()).collect();
+        let plan = Plan::new(identity, args, addresses, config).with_routes(&given.routes);
+        if plan.has_v6() {
+            sysctl::require_ipv6()?;
+        }
+        attach(&plan, self.netns, undo)?;
+        hostports::accept_forwarded();
+        hostports::open(config, &plan, undo)?;
+        Ok(plan.result(self.sandbox, config.dns.clone().or(given.dns)))
+    }
+
+    fn record(&self, identity: &Identity) -> Record {
+        let id = self.netns.id();
+        Record {
+            key: key(self.args),
+            netns: self.sandbox.to_owned(),
+            netns_id: (id.device, id.inode),
+            host_ifname: identity.host_ifname.clone(),
+            pod: self.args.pod.clone(),
+            extras: extras(self.config),
+        }
+    }
+
+    /// From our own pools, or from another plugin, whose choice is recorded so
+    /// that nobody has the address twice.
+    fn addresses(
+        &self,
+        store: Store,
+        record: Record,
+        undo: &mut Undo<'a>,
+    ) -> Result<CniResult, Error> {
+        let given = match self.delegate {
+            None => None,
+            Some(delegate) => {
+                // Also what a failed ADD of it may have left.
+                undo.push("DEL of the IPAM plugin", move || delegate.tell("DEL"));
+                Some(delegate.add()?)
+            }
+        };
+        let addresses = match &given {
+            None => {
+                let asked = &self.config.runtime.ips;
+                let asked = if asked.is_empty() {
+                    &self.args.ips
+                } else {
+                    asked
+                };
+                store.reserve(&self.config.pools, &record, asked)?.addresses
+            }
+            Some(given) => {
+                let ips: Vec<IpAddr> = given.ips.iter().map(|ip| ip.address.ip()).collect();
+                store.claim(&record, &ips)?.addresses
+            }
+        };
+        undo.push(format!("release {addresses:?}"), move || {
+            Ok(store.release(&record.key).map(drop)?)
+        });
+        Ok(given.unwrap_or_else(|| CniResult::of_addresses(&addresses)))
+    }
+}
+
+/// What DEL will have to look for besides the interface.
+fn extras(config: &Config) -> Vec<Extra> {
+    let host_ports = !config.runtime.port_mappings.is_empty();
+    host_ports.then_some(Extra::HostPorts).into_iter().collect()
+}
+
+/// A record from before is either a second ADD's, which the specification
+/// forbids and which must not harm the first, or that of an ADD that was
+/// killed, which is made anew with the same addresses. The difference is that
+/// the first has an interface in the pod.
+fn refuse_live(args: &Args, netns: &Netns) -> Result<(), Error> {
+    let mut pod =
+        Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
+    match pod.link_by_name(&args.ifname) {
         Ok(_) => Err(Error::AlreadyAttached {
             container_id: args.container_id.clone(),
             ifname: args.ifname.clone(),
@@ -121,6 +210,11 @@ impl From<IpamError> for Error {
                 size,
                 holders,
             },
+            IpamError::Taken { address, holder } => Self::AddressTaken {
+                address,
+                holder: holder.container_id,
+            },
+            IpamError::OutOfRange { address } => Self::OutOfRange { address },
             IpamError::Locked { path, seconds } => Self::Locked { path, seconds },
             IpamError::File { op, path, source } => Self::File { op, path, source },
         }

@@ -1,9 +1,13 @@
 //! The call's parameters, from the environment (CNI specification, section 2).
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use seaway_netlink::MacAddr;
+
 use crate::error::Error;
+use crate::runtime::{parse_ips, parse_mac};
 
 /// The process's environment, as far as it is text.
 pub type Environment = BTreeMap<String, String>;
@@ -13,8 +17,16 @@ pub type Environment = BTreeMap<String, String>;
 pub(crate) enum Command {
     /// Something with one attachment.
     Attachment(Verb),
-    Status,
+    /// Something with all attachments of a network.
+    Network(NetworkVerb),
     Version,
+}
+
+/// What to do with a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NetworkVerb {
+    Gc,
+    Status,
 }
 
 /// What to do with an attachment.
@@ -34,6 +46,9 @@ pub(crate) struct Args {
     pub(crate) netns: Option<PathBuf>,
     /// `K8S_POD_NAMESPACE/K8S_POD_NAME`, for people only.
     pub(crate) pod: Option<String>,
+    /// `IP` and `MAC` of `CNI_ARGS`: what the pod is to get.
+    pub(crate) ips: Vec<IpAddr>,
+    pub(crate) mac: Option<MacAddr>,
     /// `CNI_NETNS_OVERRIDE`: the namespace may be the plugin's own.
     pub(crate) own_netns: bool,
 }
@@ -61,7 +76,8 @@ impl Command {
             "ADD" => Ok(Some(Self::Attachment(Verb::Add))),
             "DEL" => Ok(Some(Self::Attachment(Verb::Del))),
             "CHECK" => Ok(Some(Self::Attachment(Verb::Check))),
-            "STATUS" => Ok(Some(Self::Status)),
+            "GC" => Ok(Some(Self::Network(NetworkVerb::Gc))),
+            "STATUS" => Ok(Some(Self::Network(NetworkVerb::Status))),
             "VERSION" => Ok(Some(Self::Version)),
             _ => Err(Error::UnsupportedVerb {
                 verb: command.to_owned(),
@@ -82,11 +98,15 @@ impl Args {
             return Err(Error::MissingEnv { names });
         }
         let value = |name| set(environment, name).unwrap_or_default().to_owned();
+        let cni_args = environment.get("CNI_ARGS").map_or("", String::as_str);
+        let given = parse_cni_args(cni_args, verb)?;
         let args = Self {
             container_id: value("CNI_CONTAINERID"),
             ifname: value("CNI_IFNAME"),
             netns: set(environment, "CNI_NETNS").map(PathBuf::from),
-            pod: parse_cni_args(environment.get("CNI_ARGS").map_or("", String::as_str), verb)?,
+            pod: given.pod,
+            ips: given.ips,
+            mac: given.mac,
             own_netns: environment
                 .get("CNI_NETNS_OVERRIDE")
                 .is_some_and(|value| is_true(value)),
@@ -141,6 +161,9 @@ fn check_ifname(value: &str) -> Result<(), Error> {
         "is reserved".to_owned()
     } else if value.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
         "contains '/', ':' or white space".to_owned()
+    } else if value.contains('%') {
+        // The kernel would take "eth%d" for a pattern and choose a number.
+        "contains '%'".to_owned()
     } else {
         return Ok(());
     };
@@ -151,14 +174,23 @@ fn check_ifname(value: &str) -> Result<(), Error> {
     })
 }
 
+/// What `CNI_ARGS` says that we use.
+#[derive(Debug, Default)]
+struct Given {
+    pod: Option<String>,
+    ips: Vec<IpAddr>,
+    mac: Option<MacAddr>,
+}
+
 /// Unknown keys are an error unless `IgnoreUnknown` is set anywhere in the
 /// list, which has no order. DEL takes whatever it is given.
-fn parse_cni_args(text: &str, verb: Verb) -> Result<Option<String>, Error> {
+fn parse_cni_args(text: &str, verb: Verb) -> Result<Given, Error> {
     let invalid = |why: String| Error::InvalidEnv {
         name: "CNI_ARGS",
         value: text.to_owned(),
         why,
     };
+    let mut given = Given::default();
     let mut unknown = None;
     let mut ignore = verb == Verb::Del;
     let (mut namespace, mut name) = (None, None);
@@ -167,9 +199,12 @@ fn parse_cni_args(text: &str, verb: Verb) -> Result<Option<String>, Error> {
             Some(("IgnoreUnknown", value)) => ignore |= is_true(value),
             Some(("K8S_POD_NAMESPACE", value)) => namespace = Some(value),
             Some(("K8S_POD_NAME", value)) => name = Some(value),
+            // DEL asks for nothing, so nothing can be wrong with it.
+            Some(("IP" | "MAC", _)) | None if verb == Verb::Del => {}
+            Some(("IP", value)) => given.ips = parse_ips(value.split(',')).map_err(invalid)?,
+            Some(("MAC", value)) => given.mac = parse_mac(value).map_err(invalid)?,
             Some((key, _)) if POD_KEYS.contains(&key) => {}
             Some((key, _)) => unknown = unknown.or(Some(key)),
-            None if verb == Verb::Del => {}
             None => return Err(invalid(format!("has the entry {pair:?} without '='"))),
         }
     }
@@ -177,9 +212,12 @@ fn parse_cni_args(text: &str, verb: Verb) -> Result<Option<String>, Error> {
         Some(key) if !ignore => Err(invalid(format!(
             "has the unknown key {key:?}, and IgnoreUnknown is not set"
         ))),
-        _ => Ok(namespace
-            .zip(name)
-            .map(|(namespace, name)| format!("{namespace}/{name}"))),
+        _ => {
+            given.pod = namespace
+                .zip(name)
+                .map(|(namespace, name)| format!("{namespace}/{name}"));
+            Ok(given)
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Carries out a plan in the kernel: three sends and a look, no dump, no move.
 
+mod ready;
+
 use std::os::fd::AsFd as _;
 
-use nix::poll::poll;
 use seaway_netlink::{IfIndex, NetlinkError, Netns, Request, Socket, VethPair};
 
+use self::ready::await_ready;
 use crate::error::Error;
 use crate::plan::{Indexes, Plan};
 use crate::sysctl;
@@ -13,10 +15,6 @@ use crate::undo::Undo;
 /// `lo` is the first interface of every namespace (`LOOPBACK_IFINDEX`,
 /// include/net/flow.h).
 pub(crate) const LOOPBACK: IfIndex = IfIndex(1);
-
-/// One second in all, the longest delay of the kernel's job.
-const CARRIER_LOOKS: u32 = 500;
-const CARRIER_PAUSE_MS: u8 = 2;
 
 /// Makes the pair, then the host's side, then the pod's. The one undo step is
 /// the deletion of the pair: everything else hangs on it.
@@ -27,39 +25,19 @@ pub(crate) fn attach(plan: &Plan, netns: &Netns, undo: &mut Undo<'_>) -> Result<
     let indexes = create(plan, netns, &mut host, &mut pod)?;
     let name = plan.identity.host_ifname.clone();
     undo.push(format!("delete {name}"), move || delete(&name).map(drop));
-    sysctl::prepare_host_end(&plan.identity.host_ifname)?;
+    sysctl::prepare_host_end(
+        &plan.identity.host_ifname,
+        plan.has_v6(),
+        plan.from_loopback,
+    )?;
+    if plan.has_v6() {
+        sysctl::prepare_pod_end(netns, &plan.ifname)?;
+    }
     host.execute(&host_side(plan, indexes))
         .map_err(netlink("set up the host's interface"))?;
     pod.execute(&pod_side(plan, indexes))
         .map_err(netlink("set up the pod's interface"))?;
-    await_carrier(&mut host, indexes)
-}
-
-/// The end that is brought up first has no carrier then, and gets its queues
-/// in a deferred job when the other end follows: a packet sent before is lost,
-/// and with it a second of a new connection. In newer kernels, asking for the
-/// link runs that job at once (`linkwatch_sync_dev` in `rtnl_getlink`; seen
-/// with 6.18); in older ones it is waited for.
-fn await_carrier(host: &mut Socket, indexes: Indexes) -> Result<(), Error> {
-    for _ in 0..CARRIER_LOOKS {
-        let link = host
-            .link_by_index(indexes.host)
-            .map_err(netlink("look at the host's interface"))?;
-        if link.operational {
-            return Ok(());
-        }
-        // Nothing to wait for but the time; the kernel's job takes as long.
-        if let Err(errno) = poll(&mut [], CARRIER_PAUSE_MS) {
-            return Err(netlink("wait for the carrier")(NetlinkError::refused(
-                "link show",
-                indexes.host.to_string(),
-                errno as i32,
-            )));
-        }
-    }
-    // The deferred job runs within a second at the latest: TCP gets over it.
-    eprintln!("No carrier yet on {}", indexes.host);
-    Ok(())
+    await_ready(plan, &mut host, &mut pod, indexes)
 }
 
 /// Makes sure that the host's end, and with it the pod's, does not exist;
@@ -84,6 +62,7 @@ fn create(
             peer: pod_end,
             peer_netns: netns.as_fd(),
             mtu: plan.mtu,
+            group: plan.group,
         };
         match host.link_add_veth(&pair) {
             Ok(()) => return Ok(indexes),
@@ -112,6 +91,13 @@ fn who_exists(plan: &Plan, host: &mut Socket, pod: &mut Socket) -> Result<Option
     ];
     for (socket, ifname, place) in places {
         match socket.link_by_name(ifname) {
+            // Ours, and the pod's namespace has no other end: it stems from an
+            // ADD whose namespace is going away, and whose record is lost.
+            Ok(link) if *ifname == plan.identity.host_ifname && link.group == plan.group => {
+                socket
+                    .remove_link(ifname)
+                    .map_err(netlink("delete a stale interface"))?;
+            }
             Ok(_) => {
                 let (ifname, place) = (ifname.clone(), place.to_owned());
                 return Ok(Some(Error::LinkExists { ifname, place }));
@@ -124,24 +110,32 @@ fn who_exists(plan: &Plan, host: &mut Socket, pod: &mut Socket) -> Result<Option
 }
 
 fn pod_side(plan: &Plan, indexes: Indexes) -> Vec<Request<'static>> {
-    let [link_route, default_route] = plan.pod_routes(indexes);
-    vec![
+    let mut requests = vec![
         Request::link_set_up(LOOPBACK),
         Request::link_set_up(indexes.pod),
-        Request::address_add(&plan.pod_address(indexes)),
-        Request::route_add(&link_route),
-        Request::route_add(&default_route),
-        Request::neighbour_replace(&plan.pod_neighbour(indexes)),
-    ]
+    ];
+    let [_, shaper] = plan.shapers(indexes);
+    requests.extend(shaper);
+    let addresses = plan.pod_addresses(indexes);
+    requests.extend(addresses.iter().map(Request::address_add));
+    requests.extend(plan.pod_routes(indexes).iter().map(Request::route_add));
+    let neighbours = plan.pod_neighbours(indexes);
+    requests.extend(neighbours.map(|neighbour| Request::neighbour_replace(&neighbour)));
+    requests
 }
 
 fn host_side(plan: &Plan, indexes: Indexes) -> Vec<Request<'static>> {
-    let mut requests = vec![
-        Request::link_set_up(indexes.host),
-        // Exclusive: a route that exists belongs to a pod that lives.
-        Request::route_add(&plan.host_route(indexes)),
-        Request::neighbour_replace(&plan.host_neighbour(indexes)),
-    ];
+    let mut requests = vec![Request::link_set_up(indexes.host)];
+    requests.extend(plan.host_address(indexes).map(|a| Request::address_add(&a)));
+    // Exclusive: a route that exists belongs to a pod that lives.
+    requests.extend(
+        plan.host_routes(indexes)
+            .map(|route| Request::route_add(&route)),
+    );
+    let neighbours = plan.host_neighbours(indexes);
+    requests.extend(neighbours.map(|neighbour| Request::neighbour_replace(&neighbour)));
+    let [shaper, _] = plan.shapers(indexes);
+    requests.extend(shaper);
     requests.extend(
         plan.alias
             .as_ref()

@@ -3,120 +3,207 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
-use ipnetwork::IpNetwork;
-use seaway_netlink::{Family, NetlinkError, Route, RouteFilter, Socket};
+use seaway_netlink::{Family, IfIndex, NetlinkError, Route, RouteFilter, Socket};
 
 use crate::add::{key, open_netns};
 use crate::args::Args;
 use crate::attach::netlink;
-use crate::config::{Config, GATEWAY};
+use crate::config::{Config, gateway};
+use crate::delegate::Delegate;
 use crate::error::Error;
-use crate::ipam::Store;
+use crate::hostports;
+use crate::ipam::{Pool, Store};
 use crate::plan::Identity;
 use crate::result::CniResult;
 
 /// Compares the kernel and the records with `prevResult`.
 ///
-/// MAC and MTU may have been changed by plugins behind this one, so they are
-/// not looked at.
-pub(crate) fn check(config: &Config, args: &Args) -> Result<(), Error> {
+/// MAC and MTU may have been changed by plugins behind this one, and addresses
+/// may have been added, so only what ADD made is looked at: an address of ours
+/// has a record. The MAC must be the one that the chain has reported.
+pub(crate) fn check(
+    config: &Config,
+    args: &Args,
+    delegate: Option<Delegate<'_>>,
+) -> Result<(), Error> {
     let (netns, sandbox) = open_netns(args)?;
     let prev = config.prev_result.as_ref().ok_or_else(|| Error::Config {
         key: "prevResult".to_owned(),
         why: "is required for CHECK".to_owned(),
     })?;
-    let address = our_address(prev, args, &sandbox)?;
-    check_record(config, args, address)?;
+    let reported = Reported::of(prev, args, &sandbox)?;
+    let ours = check_records(config, args, &reported.addresses)?;
     let mut pod =
         Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
-    check_pod(&mut pod, args, address)?;
+    check_pod(&mut pod, args, &reported, &ours)?;
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    check_host(&mut host, args, address)
+    check_host(&mut host, args, &ours)?;
+    hostports::check(config, &ours)?;
+    delegate.map_or(Ok(()), |delegate| delegate.tell("CHECK"))
 }
 
-fn our_address(prev: &CniResult, args: &Args, sandbox: &str) -> Result<IpNetwork, Error> {
-    let place = prev
-        .interfaces
-        .iter()
-        .position(|i| i.name == args.ifname && i.sandbox == sandbox)
-        .ok_or_else(|| wrong(format!("prevResult has no interface {}", args.ifname)))?;
-    let ip = prev
-        .ips
-        .iter()
-        .find(|ip| ip.interface == Some(place) && ip.address.is_ipv4());
-    let ip = ip.ok_or_else(|| wrong(format!("prevResult has no address of {}", args.ifname)))?;
-    Ok(ip.address)
+/// What the chain has told the runtime about our interface.
+struct Reported {
+    mac: String,
+    addresses: Vec<IpAddr>,
 }
 
-fn check_record(config: &Config, args: &Args, address: IpNetwork) -> Result<(), Error> {
-    let held = Store::open(&config.network.data_dir, &config.network.name)?.find(&key(args))?;
-    if held.map(IpAddr::V4) == Some(address.ip()) {
-        return Ok(());
+impl Reported {
+    /// Results before 0.3.0 name no interface.
+    fn of(prev: &CniResult, args: &Args, sandbox: &str) -> Result<Self, Error> {
+        let place = prev
+            .interfaces
+            .iter()
+            .position(|i| i.name == args.ifname && i.sandbox == sandbox);
+        if place.is_none() && !prev.interfaces.is_empty() {
+            return Err(wrong(format!(
+                "prevResult has no interface {}",
+                args.ifname
+            )));
+        }
+        let ips = prev.ips.iter().filter(|ip| ip.interface == place);
+        let addresses: Vec<IpAddr> = ips.map(|ip| ip.address.ip()).collect();
+        if addresses.is_empty() {
+            return Err(wrong(format!(
+                "prevResult has no address of {}",
+                args.ifname
+            )));
+        }
+        let mac = place.map_or("", |place| prev.interfaces[place].mac.as_str());
+        Ok(Self {
+            mac: mac.to_ascii_lowercase(),
+            addresses,
+        })
     }
-    let (container_id, ifname) = (args.container_id.clone(), args.ifname.clone());
-    Err(Error::NoRecord {
-        container_id,
-        ifname,
-        wanted: address.ip(),
-    })
 }
 
-fn check_pod(pod: &mut Socket, args: &Args, address: IpNetwork) -> Result<(), Error> {
-    let list = netlink("look at the pod's interface");
+/// The addresses that are recorded, each of which must have been reported.
+fn check_records(config: &Config, args: &Args, reported: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
+    let store = Store::open(&config.network.data_dir, &config.network.name)?;
+    let held = store.find(&key(args))?;
+    let families = config.pools.iter().map(Pool::is_ipv4);
+    for v4 in families {
+        let wanted = reported.iter().find(|ip| ip.is_ipv4() == v4);
+        let wanted = *wanted.ok_or_else(|| {
+            let family = if v4 { "IPv4" } else { "IPv6" };
+            wrong(format!(
+                "prevResult has no {family} address of {}",
+                args.ifname
+            ))
+        })?;
+        if !held
+            .iter()
+            .any(|ip| reported.contains(ip) && ip.is_ipv4() == v4)
+        {
+            let (container_id, ifname) = (args.container_id.clone(), args.ifname.clone());
+            return Err(Error::NoRecord {
+                container_id,
+                ifname,
+                wanted,
+            });
+        }
+    }
+    let ours: Vec<IpAddr> = held
+        .into_iter()
+        .filter(|ip| reported.contains(ip))
+        .collect();
+    if ours.is_empty() {
+        return Err(wrong(String::from("no address of prevResult is recorded")));
+    }
+    Ok(ours)
+}
+
+fn check_pod(
+    pod: &mut Socket,
+    args: &Args,
+    reported: &Reported,
+    ours: &[IpAddr],
+) -> Result<(), Error> {
     let link = present(pod.link_by_name(&args.ifname), &args.ifname)?;
     if !link.up {
         return Err(wrong(format!("interface {} is down", args.ifname)));
     }
-    let addresses = pod.addresses(Family::V4, Some(link.index)).map_err(list)?;
-    if !addresses.iter().any(|a| a.network == address) {
-        return Err(wrong(format!("interface {} lost {address}", args.ifname)));
+    let mac = link.mac.map(|mac| mac.to_string()).unwrap_or_default();
+    if !reported.mac.is_empty() && reported.mac != mac {
+        let (ifname, wanted) = (&args.ifname, &reported.mac);
+        return Err(wrong(format!(
+            "interface {ifname} has the MAC {mac}, not {wanted}"
+        )));
     }
-    let filter = RouteFilter {
-        family: Family::V4,
-        table: None,
-        protocol: None,
-        oif: Some(link.index),
-    };
-    let routes = pod
-        .routes(&filter)
-        .map_err(netlink("look at the pod's routes"))?;
-    let is_default = |route: &Route| {
-        route.destination.prefix() == 0 && route.gateway == Some(IpAddr::V4(GATEWAY))
-    };
-    if !routes.iter().any(is_default) {
-        return Err(wrong(format!("the default route via {GATEWAY} is gone")));
-    }
-    let neighbours = pod
-        .neighbours(Family::V4, Some(link.index))
-        .map_err(netlink("look at the pod's neighbours"))?;
-    if !neighbours
-        .iter()
-        .any(|n| n.address == IpAddr::V4(GATEWAY) && n.permanent)
-    {
-        return Err(wrong(format!("the neighbour entry of {GATEWAY} is gone")));
+    for &address in ours {
+        check_pod_address(pod, args, link.index, address)?;
     }
     Ok(())
 }
 
-fn check_host(host: &mut Socket, args: &Args, address: IpNetwork) -> Result<(), Error> {
+fn check_pod_address(
+    pod: &mut Socket,
+    args: &Args,
+    index: IfIndex,
+    address: IpAddr,
+) -> Result<(), Error> {
+    let (family, gateway) = (Family::of(address), gateway(address));
+    let addresses = pod
+        .addresses(family, Some(index))
+        .map_err(netlink("look at the pod's interface"))?;
+    if !addresses.iter().any(|a| a.network.ip() == address) {
+        return Err(wrong(format!("interface {} lost {address}", args.ifname)));
+    }
+    let is_default =
+        |route: &Route| route.destination.prefix() == 0 && route.gateway == Some(gateway);
+    let routes = routes(pod, family, index, "look at the pod's routes")?;
+    if !routes.iter().any(is_default) {
+        return Err(wrong(format!("the default route via {gateway} is gone")));
+    }
+    let neighbours = pod
+        .neighbours(family, Some(index))
+        .map_err(netlink("look at the pod's neighbours"))?;
+    let is_gateway = |n: &seaway_netlink::Neighbour| n.address == gateway && n.permanent;
+    if !neighbours.iter().any(is_gateway) {
+        return Err(wrong(format!("the neighbour entry of {gateway} is gone")));
+    }
+    Ok(())
+}
+
+fn check_host(host: &mut Socket, args: &Args, ours: &[IpAddr]) -> Result<(), Error> {
     let ifname = Identity::of(&args.container_id, &args.ifname).host_ifname;
     let link = present(host.link_by_name(&ifname), &ifname)?;
     if !link.up {
         return Err(wrong(format!("interface {ifname} is down")));
     }
-    let filter = RouteFilter {
-        family: Family::V4,
-        table: None,
-        protocol: None,
-        oif: Some(link.index),
-    };
-    let routes = host
-        .routes(&filter)
-        .map_err(netlink("look at the host's routes"))?;
-    if !routes.iter().any(|route| route.destination == address) {
-        return Err(wrong(format!("the host's route to {address} is gone")));
+    for &address in ours {
+        let family = Family::of(address);
+        let routes = routes(host, family, link.index, "look at the host's routes")?;
+        let network = address.into();
+        if !routes.iter().any(|route| route.destination == network) {
+            return Err(wrong(format!("the host's route to {address} is gone")));
+        }
+        let neighbours = host
+            .neighbours(family, Some(link.index))
+            .map_err(netlink("look at the host's neighbours"))?;
+        if !neighbours
+            .iter()
+            .any(|n| n.address == address && n.permanent)
+        {
+            return Err(wrong(format!("the neighbour entry of {address} is gone")));
+        }
     }
     Ok(())
+}
+
+fn routes(
+    socket: &mut Socket,
+    family: Family,
+    index: IfIndex,
+    step: &'static str,
+) -> Result<Vec<Route>, Error> {
+    let filter = RouteFilter {
+        family,
+        table: None,
+        protocol: None,
+        oif: Some(index),
+    };
+    socket.routes(&filter).map_err(netlink(step))
 }
 
 fn present<T>(outcome: Result<T, NetlinkError>, ifname: &str) -> Result<T, Error> {

@@ -1,17 +1,20 @@
 //! The network configuration from standard input (CNI specification,
 //! section 3), read into values that need no further checking.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnetwork::IpNetwork;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::Pool;
+use crate::ipam::{Key, Pools, RangeSpec, Store};
 use crate::result::{CniResult, Dns};
+use crate::runtime::Runtime;
 use crate::version::Version;
 
 /// What every verb needs, and DEL is content with.
@@ -21,6 +24,8 @@ pub(crate) struct Network {
     pub(crate) name: String,
     /// Folder of the address records.
     pub(crate) data_dir: PathBuf,
+    /// Another plugin that hands out the addresses.
+    pub(crate) delegate: Option<String>,
 }
 
 /// The whole configuration of a network of ours.
@@ -29,18 +34,30 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// Of both ends, in bytes.
     pub(crate) mtu: u32,
-    pub(crate) pool: Pool,
+    /// Empty when another plugin hands out the addresses.
+    pub(crate) pools: Pools,
+    /// Folder where pods' addresses are remembered.
+    pub(crate) sticky: Option<PathBuf>,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
+    /// What the runtime wants for this pod.
+    pub(crate) runtime: Runtime,
 }
 
-type Object = Map<String, Value>;
+/// The attachments that `GC` must leave alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attachments(pub(crate) BTreeSet<Key>);
 
+pub(crate) type Object = Map<String, Value>;
+
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
 /// What the kernel gives a veth that nobody sets.
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791: every link carries 68 bytes. `ETH_MAX_MTU` of the kernel.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
+/// RFC 8200, section 5; below it the kernel switches IPv6 off.
+const IPV6_MIN_MTU: u32 = 1280;
 const KEYS: &[&str] = &[
     "cniVersion",
     "name",
@@ -50,12 +67,15 @@ const KEYS: &[&str] = &[
     "args",
     "prevResult",
     "mtu",
+    "dataDir",
     "ipMasq",
     "ipam",
     "dns",
 ];
-const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir"];
-const RANGE_KEYS: &[&str] = &["subnet"];
+const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir", "sticky", "stickyDir"];
+const OWN_IPAM: &str = "seaway";
+const DEFAULT_STICKY_DIR: &str = "/var/lib/seaway/cni";
+const RANGE_KEYS: &[&str] = &["subnet", "rangeStart", "rangeEnd"];
 
 /// The configuration as an object, with its name and version checked.
 pub(crate) fn parse(stdin: &[u8]) -> Result<(Object, Version, String), Error> {
@@ -79,7 +99,13 @@ impl Network {
     /// may be an old one, and a pod must go nevertheless.
     pub(crate) fn lenient(stdin: &[u8]) -> Result<Self, Error> {
         let (object, version, name) = parse(stdin)?;
-        let data_dir = object.get("ipam").and_then(|ipam| ipam.get("dataDir"));
+        let ipam = object.get("ipam");
+        let kind = ipam.and_then(|ipam| ipam.get("type")?.as_str());
+        let delegate = kind.filter(|kind| *kind != OWN_IPAM && is_file_name(kind));
+        let data_dir = ipam.and_then(|ipam| ipam.get("dataDir"));
+        // That of another plugin is no folder of ours.
+        let data_dir = data_dir.filter(|_| delegate.is_none());
+        let data_dir = object.get("dataDir").or(data_dir);
         let data_dir = data_dir
             .and_then(Value::as_str)
             .unwrap_or(DEFAULT_DATA_DIR)
@@ -88,7 +114,52 @@ impl Network {
             version,
             name,
             data_dir,
+            delegate: delegate.map(str::to_owned),
         })
+    }
+}
+
+impl Config {
+    /// The records of the network.
+    pub(crate) fn store(&self) -> Result<Store, Error> {
+        let store = Store::open(&self.network.data_dir, &self.network.name)?;
+        Ok(match &self.sticky {
+            Some(dir) => store.with_sticky(dir, &self.network.name),
+            None => store,
+        })
+    }
+}
+
+impl Attachments {
+    /// # Errors
+    /// A list that is absent is not an empty one: everything would be removed.
+    pub(crate) fn parse(stdin: &[u8]) -> Result<Self, Error> {
+        let (object, ..) = parse(stdin)?;
+        // libcni 1.2.0 to 1.2.2 know only the second name (cni#1101).
+        for name in [VALID_ATTACHMENTS, "cni.dev/attachments"] {
+            let list: Option<Vec<Attachment>> = optional(&object, name, name)?;
+            if let Some(list) = list {
+                return Ok(Self(list.into_iter().map(Into::into).collect()));
+            }
+        }
+        Err(config(VALID_ATTACHMENTS, "is required for GC"))
+    }
+}
+
+/// CNI specification 1.1.0, section 4, "GC".
+#[derive(Deserialize)]
+struct Attachment {
+    #[serde(rename = "containerID")]
+    container_id: String,
+    ifname: String,
+}
+
+impl From<Attachment> for Key {
+    fn from(attachment: Attachment) -> Self {
+        Self {
+            container_id: attachment.container_id,
+            ifname: attachment.ifname,
+        }
     }
 }
 
@@ -102,58 +173,98 @@ impl Config {
         let (object, version, name) = parse(stdin)?;
         known(&object, "", KEYS)?;
         reject_unsupported(&object)?;
+        let runtime = Runtime::parse(&object)?;
         let ipam: Object = required(&object, "ipam", "ipam")?;
-        known(&ipam, "ipam.", IPAM_KEYS)?;
         let kind: String = required(&ipam, "type", "ipam.type")?;
-        if kind != "seaway" {
-            return Err(unsupported("ipam.type", &kind));
+        let delegate = (kind != OWN_IPAM).then_some(kind);
+        if let Some(kind) = &delegate
+            && !is_file_name(kind)
+        {
+            return Err(config("ipam.type", format!("{kind:?} is not a file name")));
         }
         let mtu = optional(&object, "mtu", "mtu")?.unwrap_or(DEFAULT_MTU);
         if !MTU_RANGE.contains(&mtu) {
             let (low, high) = (MTU_RANGE.start(), MTU_RANGE.end());
             return Err(config("mtu", format!("{mtu} is not from {low} to {high}")));
         }
+        let (pools, data_dir, sticky) = if delegate.is_some() {
+            (
+                Pools::default(),
+                absolute(&object, "dataDir", DEFAULT_DATA_DIR)?,
+                None,
+            )
+        } else {
+            known(&ipam, "ipam.", IPAM_KEYS)?;
+            let ranges = runtime.ranges.clone().unwrap_or_default();
+            let pools = pools(&ipam)?.overridden_by(ranges);
+            (pools, data_dir(&ipam)?, sticky(&ipam)?)
+        };
+        if pools.has_v6() && mtu < IPV6_MIN_MTU {
+            let why = format!("{mtu} is too small for IPv6, which needs {IPV6_MIN_MTU}");
+            return Err(config("mtu", why));
+        }
         let prev = object.get("prevResult").filter(|value| !value.is_null());
         Ok(Self {
             network: Network {
                 version,
                 name,
-                data_dir: data_dir(&ipam)?,
+                data_dir,
+                delegate,
             },
             mtu,
-            pool: pool(&ipam)?,
+            pools,
+            sticky,
             dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
             prev_result: prev.map(CniResult::parse).transpose()?,
+            runtime,
         })
     }
 }
 
 fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
-    let dir: Option<PathBuf> = optional(ipam, "dataDir", "ipam.dataDir")?;
-    let dir = dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+    absolute(ipam, "ipam.dataDir", DEFAULT_DATA_DIR)
+}
+
+/// Where to remember pods' addresses, if that is wanted.
+fn sticky(ipam: &Object) -> Result<Option<PathBuf>, Error> {
+    let dir = absolute(ipam, "ipam.stickyDir", DEFAULT_STICKY_DIR)?;
+    let wanted = optional(ipam, "sticky", "ipam.sticky")?.unwrap_or(false);
+    Ok(wanted.then_some(dir))
+}
+
+fn is_file_name(text: &str) -> bool {
+    !text.is_empty() && text != "." && text != ".." && !text.contains('/')
+}
+
+/// `path` ends in the key.
+fn absolute(object: &Object, path: &str, default: &str) -> Result<PathBuf, Error> {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let dir: Option<PathBuf> = optional(object, key, path)?;
+    let dir = dir.unwrap_or_else(|| default.into());
     if dir.is_absolute() {
         Ok(dir)
     } else {
         Err(config(
-            "ipam.dataDir",
+            path,
             format!("{} is not an absolute path", dir.display()),
         ))
     }
 }
 
-fn pool(ipam: &Object) -> Result<Pool, Error> {
+fn pools(ipam: &Object) -> Result<Pools, Error> {
     let ranges: Vec<Object> = required(ipam, "ranges", "ipam.ranges")?;
-    let mut subnets = Vec::new();
+    let mut specs = Vec::new();
     for (place, range) in ranges.iter().enumerate() {
         let path = format!("ipam.ranges[{place}].");
         known(range, &path, RANGE_KEYS)?;
-        let key = format!("{path}subnet");
-        match required::<IpNetwork>(range, "subnet", &key)? {
-            IpNetwork::V4(subnet) => subnets.push(subnet),
-            IpNetwork::V6(subnet) => return Err(unsupported(&key, &subnet.to_string())),
-        }
+        let ip = |key: &str| optional::<IpAddr>(range, key, &format!("{path}{key}"));
+        specs.push(RangeSpec {
+            subnet: required::<IpNetwork>(range, "subnet", &format!("{path}subnet"))?,
+            start: ip("rangeStart")?,
+            end: ip("rangeEnd")?,
+        });
     }
-    Pool::new(subnets).map_err(|why| config("ipam.ranges", why))
+    Pools::new(&specs).map_err(|why| config("ipam.ranges", why))
 }
 
 /// Fields of the specification that would be promises we do not keep.
@@ -162,21 +273,7 @@ fn reject_unsupported(object: &Object) -> Result<(), Error> {
         // Masquerade is the node's, for all pods at once.
         return Err(unsupported("ipMasq", "true"));
     }
-    let runtime: Object = optional(object, "runtimeConfig", "runtimeConfig")?.unwrap_or_default();
-    let is_empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    };
-    match runtime.iter().find(|(_, value)| !is_empty(value)) {
-        Some((key, value)) => Err(unsupported(
-            &format!("runtimeConfig.{key}"),
-            &value.to_string(),
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Keys with a slash are the runtime's own, such as `cni.dev/attachments`.
@@ -193,31 +290,37 @@ fn known(object: &Object, path: &str, keys: &[&str]) -> Result<(), Error> {
     }
 }
 
-fn required<T: DeserializeOwned>(object: &Object, key: &str, path: &str) -> Result<T, Error> {
+pub(crate) fn required<T: DeserializeOwned>(
+    object: &Object,
+    key: &str,
+    path: &str,
+) -> Result<T, Error> {
     optional(object, key, path)?.ok_or_else(|| config(path, "is required"))
 }
 
-fn optional<T: DeserializeOwned>(
+pub(crate) fn optional<T: DeserializeOwned>(
     object: &Object,
     key: &str,
     path: &str,
 ) -> Result<Option<T>, Error> {
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => T::deserialize(value)
-            .map(Some)
-            .map_err(|error| config(path, format!("{error}, got {value}"))),
+        Some(value) => read(value, path).map(Some),
     }
 }
 
-fn config(key: &str, why: impl Into<String>) -> Error {
+pub(crate) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, Error> {
+    T::deserialize(value).map_err(|error| config(path, format!("{error}, got {value}")))
+}
+
+pub(crate) fn config(key: &str, why: impl Into<String>) -> Error {
     Error::Config {
         key: key.to_owned(),
         why: why.into(),
     }
 }
 
-fn unsupported(key: &str, value: &str) -> Error {
+pub(crate) fn unsupported(key: &str, value: &str) -> Error {
     Error::UnsupportedField {
         key: key.to_owned(),
         value: value.to_owned(),
@@ -226,7 +329,18 @@ fn unsupported(key: &str, value: &str) -> Error {
 
 /// Pods' next hop. Link-local, so the same on all nodes, no address of the
 /// pod CIDR is spent on it, and it never changes.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+pub(crate) const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+/// The same in IPv6.
+pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// The next hop of the pod's packets in the family of its address.
+pub(crate) fn gateway(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() {
+        GATEWAY_V4.into()
+    } else {
+        GATEWAY_V6.into()
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use seaway_firewall::{FirewallError, HostPort};
 use seaway_netlink::NetlinkError;
 use serde_json::{Value, json};
 
@@ -66,8 +67,23 @@ pub(crate) enum Error {
     #[error("no free address in {pool}: all {size} are taken, by {holders} attachments")]
     Exhausted {
         pool: String,
-        size: u64,
+        size: u128,
         holders: usize,
+    },
+    #[error("address {address} is taken by container {holder}")]
+    AddressTaken { address: IpAddr, holder: String },
+    #[error("address {address} is in no range of ipam.ranges")]
+    OutOfRange { address: IpAddr },
+    #[error("ipam.ranges has an IPv6 range, but this kernel has no IPv6 (there is no {path})")]
+    NoIpv6 { path: &'static str },
+    #[error("ipam.type={kind}: there is no such plugin in CNI_PATH={path}")]
+    NoPlugin { kind: String, path: String },
+    #[error("{verb} of the IPAM plugin {kind}: {why}")]
+    Delegate {
+        kind: String,
+        verb: &'static str,
+        code: u32,
+        why: String,
     },
     #[error("another process holds the lock {} for more than {seconds} s", path.display())]
     Locked { path: PathBuf, seconds: u64 },
@@ -83,6 +99,18 @@ pub(crate) enum Error {
         step: &'static str,
         #[source]
         source: NetlinkError,
+    },
+    #[error("{step}")]
+    Firewall {
+        step: &'static str,
+        #[source]
+        source: FirewallError,
+    },
+    #[error("hostPort {port} is taken: it leads to {holder} of container {container_id}")]
+    HostPortTaken {
+        port: HostPort,
+        holder: IpAddr,
+        container_id: String,
     },
     #[error("write the result to standard output")]
     Stdout {
@@ -101,6 +129,15 @@ pub(crate) enum Error {
     NotReady {
         #[source]
         source: Box<Error>,
+    },
+    #[error("pods exist, and {} is not 1, so that they are cut off", path.display())]
+    ForwardingOff { path: PathBuf },
+    /// Several things were to be done, and some of them failed.
+    #[error("{what}: {} failures, the first: {first}", .others.len() + 1)]
+    Several {
+        what: &'static str,
+        first: Box<Error>,
+        others: Vec<Error>,
     },
     /// The original failure, and what could not be undone after it.
     #[error("{failure}")]
@@ -122,20 +159,55 @@ impl Error {
             | Self::Netns { .. } => 4,
             Self::Stdin { .. } | Self::File { .. } | Self::Stdout { .. } => 5,
             Self::Json { .. } => 6,
-            Self::Config { .. } => 7,
+            Self::Config { .. }
+            | Self::OutOfRange { .. }
+            | Self::NoIpv6 { .. }
+            | Self::NoPlugin { .. } => 7,
+            Self::Delegate { code, .. } => *code,
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
             Self::Exhausted { .. } | Self::Locked { .. } => 11,
-            Self::NotReady { .. } => 50,
-            Self::AlreadyAttached { .. } | Self::LinkExists { .. } => 100,
-            Self::Netlink { .. } => 101,
+            Self::NotReady { source } => match **source {
+                // Pods that exist may suffer, too.
+                Self::ForwardingOff { .. } => 51,
+                _ => 50,
+            },
+            Self::ForwardingOff { .. } => 51,
+            Self::Several { first, .. } => first.code(),
+            Self::AlreadyAttached { .. }
+            | Self::LinkExists { .. }
+            | Self::AddressTaken { .. }
+            | Self::HostPortTaken { .. } => 100,
+            Self::Netlink { .. } | Self::Firewall { .. } => 101,
             Self::Check { .. } | Self::NoRecord { .. } => 102,
             Self::NotUndone { failure, .. } => failure.code(),
         }
     }
 
+    /// One error from none, one or many.
+    pub(crate) fn all(what: &'static str, failures: Vec<Self>) -> Result<(), Self> {
+        let mut failures = failures.into_iter();
+        let Some(first) = failures.next() else {
+            return Ok(());
+        };
+        let others: Vec<Self> = failures.collect();
+        if others.is_empty() {
+            return Err(first);
+        }
+        Err(Self::Several {
+            what,
+            first: Box::new(first),
+            others,
+        })
+    }
+
     /// Everything that `Display` leaves out.
     pub(crate) fn details(&self) -> String {
+        if let Self::Several { first, others, .. } = self {
+            let all = std::iter::once(&**first).chain(others);
+            let texts: Vec<String> = all.map(|e| format!("{e}: {}", e.details())).collect();
+            return texts.join("; ");
+        }
         let mut parts = Vec::new();
         let mut undone = &[][..];
         let mut next = match self {
@@ -173,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_says_what_details_say_why() {
+    fn case_13_message_says_what_details_say_why() {
         let source = NetlinkError::refused("link add veth", "sw1 peer eth0", 17);
         let error = Error::Netlink {
             step: "create the pod's interface",

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DATADIR/NETWORK/lock                       flock, held for microseconds
+//! DATADIR/NETWORK/busy.NN                    flock, held for one call on an attachment
 //! DATADIR/NETWORK/BOOT-ID/ADDRESS=CONTAINER:IFNAME    one record
 //! DATADIR/NETWORK/BOOT-ID/.order             who is next (only a hint)
 //! ```
@@ -10,8 +11,10 @@
 //! alone which address is taken, and appears and disappears by one `rename`
 //! or `unlink`. So a process killed at any step leaves either a record or
 //! none, never an address with two holders and never a second index that
-//! disagrees. `.order` makes reuse least recently used; when it is lost or
-//! stale, only the order suffers.
+//! disagrees. An attachment with an address of each family has two records; a
+//! process killed between them leaves one, which DEL takes away as it does two.
+//! `.order` makes reuse least recently used; when it is lost or stale, only
+//! the order suffers.
 //!
 //! No namespace survives a boot, hence no address does: records lie under the
 //! boot's id, and folders of other boots are leftovers that are deleted. That
@@ -19,20 +22,28 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 mod lock;
 mod order;
 mod pool;
+mod range;
 mod record;
+mod reserve;
+mod sticky;
 
-pub use pool::Pool;
-pub use record::{Key, Record};
+pub use pool::{Pool, Pools};
+pub use range::RangeSpec;
+pub use record::{Extra, Held, Key, Record};
+pub use reserve::Reservation;
+
+pub use lock::Busy;
 
 use lock::lock;
 use order::Order;
-use record::{Held, list};
+use record::list;
+use sticky::Sticky;
 
 /// The kernel's name for this boot, random(4).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -43,27 +54,20 @@ pub struct Store {
     network_dir: PathBuf,
     dir: PathBuf,
     boot_id: String,
-}
-
-/// An address that was reserved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reservation {
-    /// The address.
-    pub address: Ipv4Addr,
-    /// False when the attachment had a record before, from an `ADD` that did
-    /// not come to its end.
-    pub fresh: bool,
+    sticky: Option<Sticky>,
 }
 
 /// How full a pool is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
+    /// Its ranges.
+    pub pool: String,
     /// Addresses that can be given to pods.
-    pub size: u64,
-    /// Records, also of addresses that are no longer in the pool.
+    pub size: u128,
+    /// Records of this family, also of addresses that are no longer in the pool.
     pub holders: usize,
     /// Addresses of the pool that nobody holds.
-    pub free: u64,
+    pub free: u128,
 }
 
 /// The store could not do what was asked.
@@ -75,9 +79,23 @@ pub enum IpamError {
         /// The ranges.
         pool: String,
         /// How many addresses they have for pods.
-        size: u64,
-        /// How many records there are.
+        size: u128,
+        /// How many records of this family there are.
         holders: usize,
+    },
+    /// The address that was asked for is somebody else's.
+    #[error("address {address} is taken")]
+    Taken {
+        /// Which one.
+        address: IpAddr,
+        /// Whose it is.
+        holder: Key,
+    },
+    /// The address that was asked for can not be given to a pod.
+    #[error("address {address} is in no range")]
+    OutOfRange {
+        /// Which one.
+        address: IpAddr,
     },
     /// The lock was not to be had in time.
     #[error("lock {}", path.display())]
@@ -115,93 +133,103 @@ impl Store {
             network_dir,
             dir,
             boot_id: boot_id.to_owned(),
+            sticky: None,
         }
     }
 
-    /// Gives the attachment an address: the one that it holds, else one never
-    /// used, else the one that was given back longest ago.
-    pub fn reserve(&self, pool: &Pool, record: &Record) -> Result<Reservation, IpamError> {
-        std::fs::create_dir_all(&self.network_dir).map_err(file("create", &self.network_dir))?;
-        let lock = lock(&self.network_dir)?;
-        self.remove_other_boots()?;
-        std::fs::create_dir_all(&self.dir).map_err(file("create", &self.dir))?;
-        let held = list(&self.dir)?;
-        for old in held.iter().filter(|held| held.key == record.key) {
-            if pool.contains(old.address) {
-                return Ok(Reservation {
-                    address: old.address,
-                    fresh: false,
-                });
-            }
-            // The pool has changed since the ADD that was not finished.
-            old.remove(&self.dir)?;
+    /// Makes the folder of the network.
+    pub fn create(&self) -> Result<(), IpamError> {
+        std::fs::create_dir_all(&self.network_dir).map_err(file("create", &self.network_dir))
+    }
+
+    /// Keeps other calls for the same attachment waiting while the value lives.
+    ///
+    /// The specification forbids that such calls overlap; a runtime that does it
+    /// all the same must not make one call take away what the other has made.
+    /// `None` where there is no folder yet or no room for a lock: then the rule
+    /// alone has to do.
+    pub fn busy(&self, key: &Key) -> Result<Option<Busy>, IpamError> {
+        match Busy::wait(&self.network_dir, key) {
+            Err(IpamError::File { .. }) => Ok(None),
+            other => other.map(Some),
         }
-        let mut order = Order::read(&self.dir);
-        let taken: BTreeSet<Ipv4Addr> = held.iter().map(|held| held.address).collect();
-        let Some(address) = order.next(pool, &taken) else {
-            let (size, holders) = (pool.size(), held.len());
-            return Err(IpamError::Exhausted {
-                pool: pool.to_string(),
-                size,
-                holders,
-            });
-        };
-        record.write(&self.dir, address, &self.boot_id)?;
-        order.write(&self.dir)?;
-        drop(lock);
-        Ok(Reservation {
-            address,
-            fresh: true,
-        })
+    }
+
+    /// The same, giving a pod that comes again the address that it had, as
+    /// remembered under `dir`.
+    #[must_use]
+    pub fn with_sticky(self, dir: &Path, network: &str) -> Self {
+        let sticky = Some(Sticky::new(dir, network));
+        Self { sticky, ..self }
     }
 
     /// Gives the attachment's addresses back; tells which they were. None is
     /// fine.
-    pub fn release(&self, key: &Key) -> Result<Vec<Ipv4Addr>, IpamError> {
+    pub fn release(&self, key: &Key) -> Result<Vec<IpAddr>, IpamError> {
         if !self.dir.exists() {
             return Ok(Vec::new());
         }
         let lock = lock(&self.network_dir)?;
-        let mut released = Vec::new();
-        for held in list(&self.dir)?.iter().filter(|held| held.key == *key) {
+        let held = list(&self.dir)?;
+        let mine: Vec<_> = held.iter().filter(|held| held.key == *key).collect();
+        if !mine.is_empty() {
             // First into the queue: killed in between, the address is queued
             // and taken, and is passed over.
             let mut order = Order::read(&self.dir);
-            order.give_back(held.address);
-            order.write(&self.dir)?;
+            for held in &mine {
+                order.give_back(held.address);
+            }
+            order.write(&self.dir);
+        }
+        for held in &mine {
             held.remove(&self.dir)?;
-            released.push(held.address);
         }
         drop(lock);
-        Ok(released)
+        Ok(mine.iter().map(|held| held.address).collect())
     }
 
-    /// The address that an attachment holds.
-    pub fn find(&self, key: &Key) -> Result<Option<Ipv4Addr>, IpamError> {
+    /// The addresses that an attachment holds, IPv4 first.
+    pub fn find(&self, key: &Key) -> Result<Vec<IpAddr>, IpamError> {
+        let held = self.holders()?.into_iter();
+        let mut mine: Vec<_> = held.filter(|held| held.key == *key).collect();
+        mine.sort();
+        Ok(mine.into_iter().map(|held| held.address).collect())
+    }
+
+    /// What the records of an attachment say besides their names. `None` for
+    /// one that is damaged.
+    pub fn contents(&self, key: &Key) -> Result<Vec<(IpAddr, Option<Record>)>, IpamError> {
+        let held = self.holders()?.into_iter();
+        let mine = held.filter(|held| held.key == *key);
+        Ok(mine
+            .map(|held| (held.address, held.content(&self.dir)))
+            .collect())
+    }
+
+    /// How full the pools are, IPv4 first.
+    pub fn usage(&self, pools: &Pools) -> Result<Vec<Usage>, IpamError> {
         let held = self.holders()?;
-        Ok(held
-            .into_iter()
-            .find(|held| held.key == *key)
-            .map(|held| held.address))
+        let of = |pool: &Pool| {
+            let family = held
+                .iter()
+                .filter(|held| held.address.is_ipv4() == pool.is_ipv4());
+            let taken: BTreeSet<IpAddr> = held
+                .iter()
+                .map(|held| held.address)
+                .filter(|ip| pool.contains(*ip))
+                .collect();
+            Usage {
+                pool: pool.to_string(),
+                size: pool.size(),
+                holders: family.count(),
+                free: pool.size().saturating_sub(taken.len() as u128),
+            }
+        };
+        Ok(pools.iter().map(of).collect())
     }
 
-    /// How full the pool is.
-    pub fn usage(&self, pool: &Pool) -> Result<Usage, IpamError> {
-        let held = self.holders()?;
-        let taken: BTreeSet<Ipv4Addr> = held
-            .iter()
-            .map(|held| held.address)
-            .filter(|ip| pool.contains(*ip))
-            .collect();
-        let free = pool.size().saturating_sub(taken.len() as u64);
-        Ok(Usage {
-            size: pool.size(),
-            holders: held.len(),
-            free,
-        })
-    }
-
-    fn holders(&self) -> Result<Vec<Held>, IpamError> {
+    /// All records.
+    pub fn holders(&self) -> Result<Vec<Held>, IpamError> {
         if !self.dir.exists() {
             return Ok(Vec::new());
         }

@@ -17,8 +17,7 @@
 //! the run folder; see [`ipam`].
 //!
 //! What it deliberately leaves out: talking to the API server or to any daemon, an async
-//! runtime, routes between nodes and masquerade (the pod network's), and
-//! foreign IPAM plugins.
+//! runtime, and routes between nodes and masquerade (the pod network's).
 
 mod about;
 mod add;
@@ -27,12 +26,18 @@ mod attach;
 mod check;
 mod config;
 mod del;
+mod delegate;
 mod error;
+mod gc;
+mod hostports;
 pub mod ipam;
 mod loopback;
 mod plan;
+#[cfg(test)]
+mod props;
 mod result;
 mod run;
+mod runtime;
 mod status;
 mod sysctl;
 mod undo;

@@ -81,6 +81,29 @@ pub(crate) struct Dns {
     pub(crate) options: Vec<String>,
 }
 
+/// The whole of one family, before 0.3.0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OldIp {
+    ip: IpNetwork,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
+}
+
+/// A result before 0.3.0: one address of each family, no interfaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct OldWire {
+    #[serde(default, rename = "cniVersion")]
+    cni_version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ip4: Option<OldIp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ip6: Option<OldIp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    dns: Dns,
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire {
@@ -114,12 +137,34 @@ impl CniResult {
                 route.more.clear();
             }
         }
+        if version < Version::V0_3_0 {
+            return self.render_old(version);
+        }
         let wire = Wire {
             cni_version: version.as_str(),
             interfaces: self.interfaces,
             ips: self.ips,
             routes: self.routes,
             dns: self.dns,
+        };
+        serde_json::to_string(&wire).expect("all keys are text")
+    }
+
+    fn render_old(self, version: Version) -> String {
+        let family = |v4: bool| {
+            let routes = self.routes.iter().filter(|r| r.dst.is_ipv4() == v4);
+            let first = self.ips.iter().find(|ip| ip.address.is_ipv4() == v4)?;
+            Some(OldIp {
+                ip: first.address,
+                gateway: first.gateway,
+                routes: routes.cloned().collect(),
+            })
+        };
+        let wire = OldWire {
+            cni_version: version.as_str().to_owned(),
+            ip4: family(true),
+            ip6: family(false),
+            dns: self.dns.clone(),
         };
         serde_json::to_string(&wire).expect("all keys are text")
     }
@@ -133,8 +178,11 @@ impl CniResult {
         if !value.is_object() {
             return Err(invalid("is not an object".to_owned()));
         }
-        let result: Self =
-            serde_json::from_value(value.clone()).map_err(|error| invalid(error.to_string()))?;
+        let unreadable = |error: serde_json::Error| invalid(error.to_string());
+        if ["ip4", "ip6"].iter().any(|key| value.get(key).is_some()) {
+            return Ok(OldWire::deserialize(value).map_err(unreadable)?.into());
+        }
+        let result = Self::deserialize(value).map_err(unreadable)?;
         let count = result.interfaces.len();
         match result
             .ips
@@ -149,6 +197,20 @@ impl CniResult {
         }
     }
 
+    /// Addresses and nothing else.
+    pub(crate) fn of_addresses(addresses: &[IpAddr]) -> Self {
+        let ip = |address: &IpAddr| Ip {
+            version: None,
+            interface: None,
+            address: IpNetwork::from(*address),
+            gateway: None,
+        };
+        Self {
+            ips: addresses.iter().map(ip).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Puts this plugin's result behind an earlier one's.
     pub(crate) fn append(&mut self, mut ours: Self) {
         for ip in &mut ours.ips {
@@ -160,6 +222,32 @@ impl CniResult {
         if self.dns == Dns::default() {
             self.dns = ours.dns;
         }
+    }
+}
+
+impl Dns {
+    /// This, or where it says nothing, the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self == Self::default() { other } else { self }
+    }
+}
+
+impl From<OldWire> for CniResult {
+    fn from(old: OldWire) -> Self {
+        let mut result = Self {
+            dns: old.dns,
+            ..Self::default()
+        };
+        for family in [old.ip4, old.ip6].into_iter().flatten() {
+            result.ips.push(Ip {
+                version: None,
+                interface: None,
+                address: family.ip,
+                gateway: family.gateway,
+            });
+            result.routes.extend(family.routes);
+        }
+        result
     }
 }
 

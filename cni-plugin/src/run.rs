@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::args::{Args, Command, Environment, Verb};
-use crate::config::{Config, Network};
+use crate::args::{Args, Command, Environment, NetworkVerb, Verb};
+use crate::config::{Attachments, Config, Network};
+use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::version::Version;
-use crate::{about, add, check, del, loopback, status};
+use crate::{about, add, check, del, gc, loopback, status};
 
 /// Serves one call. `stdout` gets the result or the error object and nothing
 /// else; a failed call exits with 1, as runtimes expect.
@@ -29,12 +30,12 @@ pub fn run(
         Ok(Some(Command::Attachment(verb))) => {
             attachment(verb, is_loopback, environment, stdin, &mut conf, stdout)
         }
-        Ok(Some(Command::Status)) => read(stdin, &mut conf).and_then(|()| {
-            // lo needs nothing that could be absent.
+        Ok(Some(Command::Network(verb))) => read(stdin, &mut conf).and_then(|()| {
+            // lo needs nothing that could be absent, and leaves nothing.
             if is_loopback {
                 Ok(())
             } else {
-                network_status(&conf)
+                network(verb, environment, &conf)
             }
         }),
         Ok(Some(Command::Version)) => read(stdin, &mut conf)
@@ -67,20 +68,41 @@ fn attachment(
         return loopback::loopback(verb, &args, conf, stdout);
     }
     match verb {
-        Verb::Add => add::add(Config::parse(conf)?, &args, stdout),
-        Verb::Del => del::del(&Network::lenient(conf)?, &args),
+        Verb::Add => {
+            let config = Config::parse(conf)?;
+            let delegate = Delegate::of(&config.network, environment, conf);
+            add::add(&config, &args, delegate, stdout)
+        }
+        Verb::Del => {
+            let network = Network::lenient(conf)?;
+            del::del(&network, &args, Delegate::of(&network, environment, conf))
+        }
         Verb::Check => {
             let config = Config::parse(conf)?;
             since("CHECK", Version::V0_4_0, config.network.version)?;
-            check::check(&config, &args)
+            check::check(
+                &config,
+                &args,
+                Delegate::of(&config.network, environment, conf),
+            )
         }
     }
 }
 
-fn network_status(conf: &[u8]) -> Result<(), Error> {
-    let config = Config::parse(conf)?;
-    since("STATUS", Version::V1_1_0, config.network.version)?;
-    status::status(&config)
+fn network(verb: NetworkVerb, environment: &Environment, conf: &[u8]) -> Result<(), Error> {
+    match verb {
+        NetworkVerb::Gc => {
+            let network = Network::lenient(conf)?;
+            since("GC", Version::V1_1_0, network.version)?;
+            let valid = Attachments::parse(conf)?;
+            gc::gc(&network, &valid, Delegate::of(&network, environment, conf))
+        }
+        NetworkVerb::Status => {
+            let config = Config::parse(conf)?;
+            since("STATUS", Version::V1_1_0, config.network.version)?;
+            status::status(&config, Delegate::of(&config.network, environment, conf))
+        }
+    }
 }
 
 fn read(stdin: &mut dyn Read, conf: &mut Vec<u8>) -> Result<(), Error> {

@@ -1,21 +1,33 @@
-//! Kernel settings of the host's end of a pod's veth.
+//! Kernel settings of the two ends of a pod's veth.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use seaway_netlink::{Netns, netns};
+
 use crate::error::Error;
+use crate::ipam::Pools;
 
 const ROOT: &str = "/proc/sys/net";
+/// `IN6_ADDR_GEN_MODE_NONE`. The kernel checks a link-local address that it
+/// makes itself for duplicates in a job of its own, which takes a second or
+/// two, and some milliseconds even when it is told not to; ours are ready.
+const NO_LINK_LOCAL: &str = "1";
+const IPV6_CONF: &str = "/proc/sys/net/ipv6/conf";
 
 /// Sets what the host's end needs, before it is brought up. Reads first:
 /// nothing is written where the value is right already, which also serves a
 /// /proc/sys that is mounted read-only.
-pub(crate) fn prepare_host_end(ifname: &str) -> Result<(), Error> {
+///
+/// `from_loopback`: packets from 127.0.0.0/8 may leave by it, which the
+/// firewall makes safe.
+pub(crate) fn prepare_host_end(ifname: &str, v6: bool, from_loopback: bool) -> Result<(), Error> {
     // The pods' packets are forwarded, and so are the answers, which come in
     // by other interfaces.
     ensure(&path("ipv4", "ip_forward"), "1")?;
     let v4 = |key: &str| path("ipv4/conf", &format!("{ifname}/{key}"));
-    let v6 = |key: &str| path("ipv6/conf", &format!("{ifname}/{key}"));
+    let conf_v6 = |key: &str| path("ipv6/conf", &format!("{ifname}/{key}"));
     ensure(&v4("forwarding"), "1")?;
     // Strict reverse-path checks drop hairpin and asymmetric traffic; loose
     // ones do not. Off stays off.
@@ -25,12 +37,83 @@ pub(crate) fn prepare_host_end(ifname: &str) -> Result<(), Error> {
     // A pod that talks to itself through a Service must not be told of a
     // "better" way.
     ensure(&v4("send_redirects"), "0")?;
+    if from_loopback {
+        ensure(&v4("route_localnet"), "1")?;
+    }
     // A pod must not be able to become the host's IPv6 router
     // (CVE-2020-10749). Without IPv6 there is no such file.
-    if read(&v6("accept_ra"))?.is_some() {
-        ensure(&v6("accept_ra"), "0")?;
+    if read(&conf_v6("accept_ra"))?.is_some() {
+        ensure(&conf_v6("accept_ra"), "0")?;
+    }
+    if v6 {
+        forward_v6()?;
+        ensure(&conf_v6("disable_ipv6"), "0")?;
+        ensure(&conf_v6("addr_gen_mode"), NO_LINK_LOCAL)?;
     }
     Ok(())
+}
+
+/// Sets what the pod's end needs for IPv6, before it is brought up.
+pub(crate) fn prepare_pod_end(netns: &Netns, ifname: &str) -> Result<(), Error> {
+    let set = || {
+        let key = |ifname: &str, key: &str| path("ipv6/conf", &format!("{ifname}/{key}"));
+        // Runtimes leave IPv6 off in pods by default; one that is to have an
+        // address needs it, on lo as well (plugins#113).
+        ensure(&key("lo", "disable_ipv6"), "0")?;
+        ensure(&key(ifname, "disable_ipv6"), "0")?;
+        ensure(&key(ifname, "addr_gen_mode"), NO_LINK_LOCAL)?;
+        // For addresses that others add: nobody else is on the link.
+        ensure(&key(ifname, "accept_dad"), "0")?;
+        ensure(&key(ifname, "accept_ra"), "0")?;
+        // Else the address is lost when somebody takes the interface down.
+        ensure(&key(ifname, "keep_addr_on_down"), "1")
+    };
+    netns::in_namespace(netns.as_fd(), set)
+        .map_err(|source| failed("enter the pod's namespace for", Path::new(ROOT), source))?
+}
+
+/// A kernel without IPv6 (`ipv6.disable=1`) has none of its settings.
+pub(crate) fn require_ipv6() -> Result<(), Error> {
+    if Path::new(IPV6_CONF).exists() {
+        Ok(())
+    } else {
+        Err(Error::NoIpv6 { path: IPV6_CONF })
+    }
+}
+
+/// Pods that exist are cut off without it.
+pub(crate) fn require_forwarding(pools: &Pools) -> Result<(), Error> {
+    for pool in pools.iter() {
+        let path = if pool.is_ipv4() {
+            path("ipv4", "ip_forward")
+        } else {
+            path("ipv6", "conf/all/forwarding")
+        };
+        if read(&path)?.as_deref() != Some("1") {
+            return Err(Error::ForwardingOff { path });
+        }
+    }
+    Ok(())
+}
+
+/// Forwarding makes interfaces deaf to router advertisements, and so the node
+/// loses its default route, unless they are told to listen all the same
+/// (Documentation/networking/ip-sysctl, `accept_ra`).
+fn forward_v6() -> Result<(), Error> {
+    let all = path("ipv6", "conf/all/forwarding");
+    if read(&all)?.as_deref() == Some("1") {
+        return Ok(());
+    }
+    let conf = Path::new(IPV6_CONF);
+    for entry in std::fs::read_dir(conf).map_err(|source| failed("list", conf, source))? {
+        let entry = entry.map_err(|source| failed("list", conf, source))?;
+        let name = entry.file_name();
+        let accept_ra = entry.path().join("accept_ra");
+        if name != "all" && name != "default" && read(&accept_ra)?.as_deref() == Some("1") {
+            ensure(&accept_ra, "2")?;
+        }
+    }
+    ensure(&all, "1")
 }
 
 fn path(family: &str, key: &str) -> PathBuf {

@@ -7,6 +7,8 @@ use crate::error::Error;
 /// A version of the specification whose result form we speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
+    V0_1_0,
+    V0_2_0,
     V0_3_0,
     V0_3_1,
     V0_4_0,
@@ -15,8 +17,11 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Oldest first. Before 0.3.0 a result held one address and no interface.
-    pub(crate) const SUPPORTED: [Self; 5] = [
+    /// Oldest first. Before 0.3.0 a result held one address of each family and
+    /// no interface.
+    pub(crate) const SUPPORTED: [Self; 7] = [
+        Self::V0_1_0,
+        Self::V0_2_0,
         Self::V0_3_0,
         Self::V0_3_1,
         Self::V0_4_0,
@@ -36,6 +41,8 @@ impl Version {
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::V0_1_0 => "0.1.0",
+            Self::V0_2_0 => "0.2.0",
             Self::V0_3_0 => "0.3.0",
             Self::V0_3_1 => "0.3.1",
             Self::V0_4_0 => "0.4.0",
@@ -44,7 +51,7 @@ impl Version {
         }
     }
 
-    /// For people: `0.3.0, 0.3.1, ...`.
+    /// For people: `0.1.0, 0.2.0, ...`.
     pub(crate) fn list() -> String {
         Self::SUPPORTED.map(Self::as_str).join(", ")
     }

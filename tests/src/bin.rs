@@ -67,7 +67,7 @@ fn is_about_a_package(variable: &str) -> bool {
 }
 
 /// The folder for what is expensive to make and outlives a work tree: `SEAWAY_CACHE`, else
-/// `$XDG_CACHE_HOME/seaway`, else `~/.cache/seaway`.
+/// `$XDG_CACHE_HOME/seaway`, else `~/.cache/seaway`, below `/var/tmp` for those without a home.
 #[must_use]
 pub fn cache_dir() -> PathBuf {
     cache_dir_in(|name| std::env::var_os(name))
@@ -82,7 +82,7 @@ fn cache_dir_in(env: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if let Some(dir) = xdg.filter(|dir| dir.is_absolute()) {
         return dir.join("seaway");
     }
-    let home = env("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
+    let home = env("HOME").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
     home.join(".cache/seaway")
 }
 
@@ -120,7 +120,7 @@ mod tests {
                 &[("XDG_CACHE_HOME", "x"), ("HOME", "/h")],
                 "/h/.cache/seaway",
             ),
-            (&[], "/root/.cache/seaway"),
+            (&[], "/var/tmp/.cache/seaway"),
         ];
         for (env, want) in rows {
             let get = |name: &str| {

@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::unique_name;
 use control::ControlPlane;
 use pki::Pki;
 
@@ -80,7 +81,7 @@ impl Cluster {
         let started = Instant::now();
         cgroups::sweep();
         let dir = tempfile::Builder::new()
-            .prefix("seaway-cluster-")
+            .prefix(&unique_name("cluster"))
             .tempdir()
             .context("make the cluster's folder")?;
         let pki = Pki::create(dir.path())?;

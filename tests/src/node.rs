@@ -56,6 +56,8 @@ impl Config {
 pub const POD_CIDR: &str = "10.244.1.0/24";
 /// Where the node's Services get their addresses from.
 pub const SERVICE_CIDR: &str = "10.96.0.0/16";
+/// The script in the node's folder that lets a person in.
+const ENTER: &str = "enter";
 /// The node's name.
 const NODE_NAME: &str = "node-1";
 
@@ -89,6 +91,7 @@ impl Node {
     pub fn without_containerd(config: Config) -> Result<Self> {
         let place = Place::new(&config.name, NODE_NAME)?;
         install_cni(&place)?;
+        std::fs::write(place.dir().join(ENTER), enter_script(&place)).context("write enter")?;
         std::fs::create_dir(place.dir().join("manifests")).context("make the manifests' folder")?;
         Ok(Self {
             agent: None,
@@ -225,18 +228,9 @@ impl Node {
     }
 
     /// How a person gets a shell on the node; a command may follow.
-    ///
-    /// It joins the node's cgroup, too, where the proxy's socket programs are.
     #[must_use]
     pub fn enter_hint(&self) -> String {
-        let containerd = self.containerd.as_ref().map(Containerd::pid);
-        let pid = containerd.or(self.agent.as_ref().map(Daemon::pid));
-        let pid = pid.map_or_else(|| "(nothing runs)".to_owned(), |pid| pid.to_string());
-        let cgroup = self.place.cgroup().join("daemons/cgroup.procs");
-        format!(
-            "sh -c 'echo $$ >{} && exec nsenter --target {pid} --mount --net --uts \"$@\"' sh",
-            cgroup.display()
-        )
+        format!("sh {}", self.place.dir().join(ENTER).display())
     }
 
     /// Lets the node run on after the end of this process.
@@ -247,6 +241,24 @@ impl Node {
     fn agent_log(&self) -> PathBuf {
         self.place.dir().join("agent.log")
     }
+}
+
+/// Works for as long as anything runs on the node, whichever programs were started again.
+fn enter_script(place: &Place) -> String {
+    let name = place.name();
+    let processes = place.cgroup().join("daemons/cgroup.procs");
+    let processes = processes.display();
+    format!(
+        r#"#!/bin/sh
+# A shell on the node {name}, or the given command.
+set -eu
+# Mounts and host name have no file of their own: those of any process that is there.
+read -r pid <{processes} || {{ echo "nothing runs on {name}" >&2; exit 1; }}
+# The eBPF service proxy serves the processes of the node's cgroup, so this becomes one.
+echo $$ >{processes}
+exec nsenter --net=/run/netns/{name} --mount=/proc/$pid/ns/mnt --uts=/proc/$pid/ns/uts "$@"
+"#
+    )
 }
 
 impl Drop for Node {

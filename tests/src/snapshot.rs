@@ -5,6 +5,7 @@
 //! pid in its name, is left out.
 
 mod bpf;
+mod process;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,17 +42,6 @@ const FOLDERS: [&str; 9] = [
     "/var/log/pods",
 ];
 
-/// Programs of a node, as `/proc/PID/comm` shows them (15 bytes).
-const PROGRAMS: [&str; 7] = [
-    "containerd",
-    "containerd-shim",
-    "pause",
-    "runc",
-    "seaway-agent",
-    "seaway-cni",
-    "seaway-proxy",
-];
-
 impl Snapshot {
     /// Looks at everything.
     ///
@@ -68,13 +58,10 @@ impl Snapshot {
         kinds.insert("routing rule", shown("ip", &["rule"])?);
         kinds.insert("netfilter rule", rules()?);
         kinds.insert("network namespace", entries(Path::new(sweep::NETNS_DIR)));
-        kinds.insert(
-            "mount",
-            lines(&std::fs::read_to_string("/proc/self/mounts")?),
-        );
+        kinds.insert("mount", mounts()?);
         kinds.insert("BPF object", bpf::objects());
         kinds.insert("cgroup", cgroups());
-        kinds.insert("process", processes());
+        kinds.insert("process", process::programs());
         kinds.insert(
             "file",
             FOLDERS
@@ -208,6 +195,13 @@ fn is_foreign(name: &str) -> bool {
     sweep::owner(name).is_some_and(|pid| pid != std::process::id())
 }
 
+/// Every mount, but for what is mounted in another test's place.
+fn mounts() -> Result<BTreeSet<String>> {
+    let mut mounts = lines(&std::fs::read_to_string("/proc/self/mounts")?);
+    mounts.retain(|line| !line.split(['/', ' ']).any(is_foreign));
+    Ok(mounts)
+}
+
 /// Whether a fixture gives such names.
 fn is_fixture(name: &str) -> bool {
     name.starts_with(sweep::PREFIX) || name.starts_with("seaway-")
@@ -239,33 +233,6 @@ fn cgroups() -> BTreeSet<String> {
                 .filter(|name| !is_foreign(name))
                 .map(|name| format!("{}/{name}", mount.display())),
         );
-    }
-    found
-}
-
-/// The node programs that run, but for those in another test's cgroup.
-fn processes() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for entry in Path::new("/proc")
-        .read_dir()
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let Ok(comm) = std::fs::read_to_string(entry.path().join("comm")) else {
-            continue;
-        };
-        let comm = comm.trim();
-        if !PROGRAMS
-            .iter()
-            .any(|program| comm.starts_with(&program[..program.len().min(15)]))
-        {
-            continue;
-        }
-        let groups = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
-        if !groups.split(['/', '\n']).any(is_foreign) {
-            found.insert(format!("{} {comm}", entry.file_name().display()));
-        }
     }
     found
 }

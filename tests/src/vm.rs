@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::unique_name;
+
 pub use payload::{Payload, suites};
 
 /// A kernel of Debian's.
@@ -86,12 +88,12 @@ pub struct Report {
 /// When something is not installed, the image cannot be made, or the machine does not boot.
 pub fn run(kernel: Kernel, payload: &Payload, patience: Duration) -> Result<Report> {
     let base = image::base()?;
-    let drive = tempfile::Builder::new()
-        .prefix("seaway-vm-")
-        .suffix(".img")
-        .tempfile()?;
-    payload.write(drive.path())?;
-    boot::run(&base, kernel, drive.path(), patience)
+    let dir = tempfile::Builder::new()
+        .prefix(&unique_name("vm"))
+        .tempdir()?;
+    let drive = dir.path().join("payload.img");
+    payload.write(&drive)?;
+    boot::run(&base, kernel, &drive, patience)
 }
 
 /// Whether the programs for it are installed.

@@ -34,6 +34,7 @@ fn veth(socket: &mut Socket, host: VethEnd, peer: VethEnd, netns: &Ns) -> Result
         peer,
         peer_netns: netns.as_fd(),
         mtu: 1400,
+        group: 7,
     })
 }
 

@@ -118,6 +118,13 @@ fn a_late_api_server_is_followed_and_everything_stays_until_cleanup() {
     }
 }
 
+fn rules_or_objects(mode: &str) -> &'static str {
+    match mode {
+        "ebpf" => "the BPF objects",
+        _ => "the iptables rules",
+    }
+}
+
 fn follow(mode: &str) {
     let node_a = Node::new();
     let (rules, tables, pins) = (node_a.rules(), node_a.nft(), node_a.pins());
@@ -166,13 +173,39 @@ fn follow(mode: &str) {
     assert!(node_a.ask("10.96.0.1:80").contains("web"));
     assert!(node_a.routes().contains("10.244.2.0/24"));
     assert!(node_a.path(CONF).exists());
-    node_a.cleanup();
+    let said = node_a.cleanup();
+    for part in ["the CNI conf", "the pod network", rules_or_objects(mode)] {
+        assert!(said.contains(&format!("Removed part=\"{part}\"")), "{said}");
+    }
+    assert_eq!(said.matches("Nothing to remove").count(), 1, "{said}");
     assert_eq!(
         (node_a.rules(), node_a.nft(), node_a.routes().as_str()),
         (rules, tables, "")
     );
     assert_eq!(node_a.pins(), pins);
     assert!(!node_a.path(CONF).exists());
+}
+
+#[test]
+fn cleanup_tells_what_it_found() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    let said = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text)
+    };
+    let (code, text) = said(&mut node.command("cleanup"));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(text.matches("Nothing to remove").count(), 4, "{text}");
+    assert!(!text.contains("Removed"), "{text}");
+    // Where nobody can look, nobody knows.
+    let (code, text) = said(node.command("cleanup").env("PATH", "/nowhere"));
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(text.matches("Nothing to remove").count(), 3, "{text}");
+    assert!(text.contains("remove the iptables rules: "), "{text}");
 }
 
 #[test]

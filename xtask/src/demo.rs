@@ -7,6 +7,7 @@ mod interrupt;
 mod show;
 
 use std::fs::{File, TryLockError};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use seaway_testbed::node::{Config, Flavour, Node, Place, all_answer};
@@ -45,10 +46,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         bail!("run as root: the demo makes namespaces and cgroups of its own");
     }
+    let _lock = only_one(&seaway_testbed::cache_dir())?;
     if args.down {
         return Place::remove(NAME).context("remove the demo's node");
     }
-    let _lock = only_one()?;
+    refuse_beside_kept(&Place::folder(NAME))?;
     let mut steps = Steps::default();
     prepare(args, &mut steps)?;
     interrupt::clean_up_on_signals(NAME)?;
@@ -73,17 +75,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Two demos at once would remove each other's node.
-fn only_one() -> Result<File> {
-    let path = seaway_testbed::cache_dir().join("demo.lock");
-    std::fs::create_dir_all(seaway_testbed::cache_dir())?;
+fn only_one(cache: &Path) -> Result<File> {
+    let path = cache.join("demo.lock");
+    std::fs::create_dir_all(cache)?;
     let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!("another demo is running"),
+        Err(TryLockError::WouldBlock) => bail!("another demo is running; Ctrl-C there ends it"),
         Err(TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("lock {}", path.display()))
         }
     }
+}
+
+/// Somebody is looking around in it.
+fn refuse_beside_kept(folder: &Path) -> Result<()> {
+    if folder.join(KEPT).exists() {
+        bail!("a demo was left up by --keep; end it with `cargo xtask demo --down`");
+    }
+    Ok(())
 }
 
 fn prepare(args: &Args, steps: &mut Steps) -> Result<()> {
@@ -91,9 +101,6 @@ fn prepare(args: &Args, steps: &mut Steps) -> Result<()> {
     if !args.no_setup {
         setup::ensure(Scope::Node)?;
         suites::build_programs()?;
-    }
-    if Place::folder(NAME).join(KEPT).exists() {
-        bail!("a demo was left up by --keep; end it with `cargo xtask demo --down`");
     }
     // What a demo that was killed has left.
     Place::remove(NAME)
@@ -225,7 +232,10 @@ fn keep(steps: &mut Steps, node: Node) -> Result<()> {
     let agent = seaway_testbed::bin("seaway-agent");
     steps.next("The node stays up. To look around:");
     for (what, command) in [
-        ("a shell on it", enter.clone()),
+        (
+            "a shell on it (and in its cgroup, whose processes the eBPF proxy serves)",
+            enter.clone(),
+        ),
         ("its pods", format!("{enter} {} get pods", agent.display())),
         ("the Service", format!("{enter} curl {url}")),
         ("its rules", format!("{enter} iptables-save")),
@@ -244,4 +254,31 @@ fn keep(steps: &mut Steps, node: Node) -> Result<()> {
     node.keep();
     steps.end();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let cache = tempfile::tempdir().unwrap();
+        let lock = only_one(cache.path()).unwrap();
+        let refused = only_one(cache.path()).unwrap_err().to_string();
+        assert!(refused.contains("another demo is running"), "{refused}");
+        drop(lock);
+        only_one(cache.path()).unwrap();
+    }
+
+    #[test]
+    fn none_beside_a_kept_one() {
+        let folder = tempfile::tempdir().unwrap();
+        refuse_beside_kept(&folder.path().join("absent")).unwrap();
+        refuse_beside_kept(folder.path()).unwrap();
+        std::fs::write(folder.path().join(KEPT), "").unwrap();
+        let refused = refuse_beside_kept(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("demo --down"), "{refused}");
+    }
 }

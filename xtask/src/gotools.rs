@@ -82,6 +82,10 @@ const GROUPS: &[Group] = &[
                 "host-local",
             ),
             (
+                "github.com/containernetworking/plugins/plugins/ipam/static",
+                "static",
+            ),
+            (
                 "github.com/containernetworking/plugins/plugins/main/bridge",
                 "bridge",
             ),

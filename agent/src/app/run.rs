@@ -19,6 +19,7 @@ use crate::args::RunArgs;
 use crate::config::NodeConfig;
 use crate::events;
 use crate::local::{Listing, LocalSource};
+use crate::lock::RunDirLock;
 use crate::node::lease::keep_lease;
 use crate::node::{NodeKeeper, Registration};
 use crate::pods::PodsHandle;
@@ -37,6 +38,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), AppError> {
     let lease_client = client_for_lease(&args.kubeconfig).await.map_err(usage)?;
     info!(?config, port = args.port, "Starting");
 
+    let _lock = RunDirLock::take(&config.run_dir).map_err(anyhow::Error::from)?;
     let mut tasks = Tasks::new()?;
     let shutdown = tasks.shutdown.clone();
     let (sink, writer) = events::channel(&config.name);
@@ -144,6 +146,7 @@ impl LocalSource for RunningNode {
                 .map(|service| Service::clone(&service))
                 .collect(),
             endpoint_slices: None,
+            refused: Vec::new(),
         }
     }
 }

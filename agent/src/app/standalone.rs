@@ -12,6 +12,7 @@ use super::{AppError, pods, usage};
 use crate::args::{Bind, ServiceProxy, StandaloneArgs};
 use crate::config::NodeConfig;
 use crate::events;
+use crate::lock::RunDirLock;
 use crate::standalone::Standalone;
 
 pub(super) async fn standalone(args: StandaloneArgs) -> Result<(), AppError> {
@@ -19,6 +20,7 @@ pub(super) async fn standalone(args: StandaloneArgs) -> Result<(), AppError> {
     let proxy_config = proxy_config(&args, &config);
     info!(?config, proxy = ?proxy_config, directory = %args.dir.display(), "Starting");
 
+    let _lock = RunDirLock::take(&config.run_dir).map_err(anyhow::Error::from)?;
     let mut tasks = Tasks::new()?;
     let shutdown = tasks.shutdown.clone();
     let (sink, writer) = events::channel(&config.name);

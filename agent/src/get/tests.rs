@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::local::Refusal;
 
 fn listing(pods: Value, services: Value, slices: Value) -> Listing {
     serde_json::from_value(json!({
@@ -155,6 +156,26 @@ fn json_is_a_list() {
     assert_eq!(list["kind"], "PodList");
     assert_eq!(list["items"][0]["metadata"]["name"], "web");
     assert_eq!(list["items"][0]["kind"], "Pod");
+}
+
+#[test]
+fn refusals_are_told_with_what_runs() {
+    let refusal = |file: &str, has_valid_version| Refusal {
+        file: file.into(),
+        problem: "Pod default/web: spec.x: unknown field".into(),
+        has_valid_version,
+    };
+    let listing = Listing {
+        refused: vec![refusal("a.yaml", true), refusal("b.yaml", false)],
+        ..Listing::default()
+    };
+    let mut out = Vec::new();
+    show_refused(&listing, &mut out).unwrap();
+    let want = "\
+refused: a.yaml: Pod default/web: spec.x: unknown field (its last valid version goes on)
+refused: b.yaml: Pod default/web: spec.x: unknown field (nothing of it runs)
+";
+    assert_eq!(String::from_utf8(out).unwrap(), want);
 }
 
 #[test]

@@ -211,7 +211,9 @@ impl Manager {
         let uid = uid.to_owned();
         self.workers.spawn(async move {
             tokio::time::sleep(delay).await;
-            let ended = AssertUnwindSafe(worker.run()).catch_unwind().await;
+            let ended = AssertUnwindSafe(Box::pin(worker.run()))
+                .catch_unwind()
+                .await;
             (uid, ended.is_ok())
         });
     }

@@ -1,6 +1,6 @@
 //! Gives Services their addresses, and the same ones again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnetwork::Ipv4Network;
@@ -108,11 +108,17 @@ impl Allocator {
         Ok(address)
     }
 
-    /// `service` is gone; its address is remembered.
-    pub(super) fn release(&mut self, service: &str) {
-        if let Some(known) = self.known.get_mut(service) {
-            known.in_use = false;
+    /// Only `services` are there; the addresses of others are remembered.
+    pub(super) fn release_others(&mut self, services: &BTreeSet<String>) {
+        for (name, known) in &mut self.known {
+            known.in_use &= services.contains(name);
         }
+    }
+
+    /// What `service` has.
+    pub(super) fn address(&self, service: &str) -> Option<Ipv4Addr> {
+        let known = self.known.get(service).filter(|known| known.in_use)?;
+        Some(known.address)
     }
 
     fn claim(&self, service: &str, wanted: &str) -> Result<Ipv4Addr, AllocateError> {
@@ -204,7 +210,7 @@ mod tests {
         let other = first.allocate("a/other", None).unwrap();
         assert_ne!(web, other);
         assert_eq!(first.allocate("a/web", None).unwrap(), web);
-        first.release("a/web");
+        first.release_others(&BTreeSet::new());
         assert_eq!(first.allocate("a/web", None).unwrap(), web);
         let mut later = Allocator::new("10.96.0.0/16".parse().unwrap(), first.saved());
         assert_eq!(later.allocate("a/other", None).unwrap(), other);
@@ -223,7 +229,7 @@ mod tests {
             range.allocate("a/b", Some("10.0.0.9")),
             "10.0.0.9 belongs to Service a/web",
         );
-        range.release("a/web");
+        range.release_others(&BTreeSet::new());
         assert_eq!(range.allocate("a/b", Some("10.0.0.9")).unwrap(), wanted);
         assert_ne!(range.allocate("a/web", None).unwrap(), wanted);
         assert_eq!(
@@ -261,7 +267,8 @@ mod tests {
             "the service range 10.0.0.0/29 is exhausted: all 5 addresses are in use",
         );
         let freed = range.allocate("s3", None).unwrap();
-        range.release("s3");
+        let others = ["s0", "s1", "s2", "s4"].map(str::to_owned);
+        range.release_others(&BTreeSet::from(others));
         assert_eq!(range.allocate("more", None).unwrap(), freed);
         assert_eq!(range.saved().services.len(), 5);
         check_refused(

@@ -2,25 +2,39 @@
 //!
 //! Every change leads to a look at the whole directory: editors write files in many
 //! ways (truncate, temporary name and rename, link), and what counts is what is there
-//! when they are done.
+//! when they are done. A look now and then finds what inotify does not tell of: a link
+//! to a link that has changed, a disk of the network.
 
-use std::collections::BTreeMap;
+mod events;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tracing::debug;
 
-/// A file is taken when nothing has happened for this long: not while it is written.
+use events::Events;
+
+/// What is read is taken when nothing has happened for this long since.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// But never later than this after the first change.
+/// Where it never gets quiet, files that are let alone are taken this long after the
+/// first change.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A look without a reason; half of kubelet's `fileCheckFrequency`.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A file that stays open for writing for so long deserves a word.
+const LONG_OPEN: Duration = Duration::from_secs(5);
 
 /// The directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,76 +66,155 @@ pub(super) struct Content {
     pub(super) modified: Timestamp,
 }
 
-/// What is in the directory, by file name; a file that cannot be read is an error.
-pub(super) type Listing = BTreeMap<String, Result<Content, String>>;
+/// What a file has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Content(Content),
+    /// It is being written: what is in it is not meant yet.
+    Busy,
+    /// With the reason.
+    Unreadable(String),
+}
+
+/// What is in the directory, by file name.
+pub(super) type Listing = BTreeMap<String, Found>;
 
 /// The directory, watched.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    wakes: Arc<Notify>,
-    _watcher: RecommendedWatcher,
+    events: Arc<Events>,
+    watcher: RecommendedWatcher,
+    /// Device and inode of what is watched, by path.
+    watched: BTreeMap<PathBuf, (u64, u64)>,
 }
 
 impl Directory {
     /// Begins to watch; what changes from now on is seen.
     pub(super) fn watch(path: &Path) -> Result<Self, DirectoryError> {
-        let wakes = Arc::new(Notify::new());
-        let wake = Arc::clone(&wakes);
-        let failed = |source| DirectoryError::Watch {
+        let path = std::path::absolute(path).map_err(|source| DirectoryError::Read {
             path: path.to_owned(),
             source,
+        })?;
+        let events = Arc::new(Events::new(&path));
+        let noted = Arc::clone(&events);
+        let watcher = notify::recommended_watcher(move |event| noted.note(event));
+        let watcher = watcher.map_err(|source| DirectoryError::Watch {
+            path: path.clone(),
+            source,
+        })?;
+        let mut directory = Self {
+            path,
+            events,
+            watcher,
+            watched: BTreeMap::new(),
         };
-        let mut watcher =
-            notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-                // Our own reading is an event, too; an error may hide a change.
-                if event.is_ok_and(|event| event.kind.is_access() && !is_close_after_write(&event))
-                {
-                    return;
-                }
-                wake.notify_one();
-            })
-            .map_err(failed)?;
-        watcher
-            .watch(path, RecursiveMode::NonRecursive)
-            .map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            wakes,
-            _watcher: watcher,
-        })
+        directory.watch_all(BTreeSet::new())?;
+        Ok(directory)
     }
 
-    /// Waits until something has changed and the directory is quiet again.
+    /// Waits for a change, or a while.
     pub(super) async fn changed(&self) {
-        self.wakes.notified().await;
-        let end = tokio::time::Instant::now() + PATIENCE;
-        let quiet = async {
-            while tokio::time::timeout(QUIET, self.wakes.notified())
-                .await
-                .is_ok()
-            {}
-        };
-        // At the end of patience whatever is there is taken.
-        drop(tokio::time::timeout_at(end, quiet).await);
+        drop(timeout(LOOK, self.events.happened()).await);
     }
 
-    /// Reads all manifests.
-    pub(super) fn read(&self) -> Result<Listing, DirectoryError> {
-        read(&self.path)
+    /// Reads all manifests, as often as something happens meanwhile.
+    pub(super) async fn read(&mut self) -> Result<Listing, DirectoryError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let begun = Instant::now();
+            let listing = self.look();
+            if timeout(QUIET, self.events.happened()).await.is_err() {
+                return listing;
+            }
+            if begun >= end {
+                self.events.happen();
+                let mut listing = listing?;
+                for (name, found) in &mut listing {
+                    if self.events.last(&self.files(name)) >= Some(begun) {
+                        *found = Found::Busy;
+                    }
+                }
+                return Ok(listing);
+            }
+        }
     }
-}
 
-fn is_close_after_write(event: &notify::Event) -> bool {
-    use notify::event::{AccessKind, AccessMode, EventKind};
-    matches!(
-        event.kind,
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-    )
+    fn look(&mut self) -> Result<Listing, DirectoryError> {
+        let mut listing = list(&self.path)?;
+        let mut targets = BTreeSet::new();
+        for (name, found) in &mut listing {
+            let files = self.files(name);
+            match self.events.open_since(&files) {
+                Some(since) if since.elapsed() > LONG_OPEN => {
+                    let problem = "is open for writing, and is taken when it is closed";
+                    *found = Found::Unreadable(problem.to_owned());
+                }
+                Some(_since) => *found = Found::Busy,
+                None => {}
+            }
+            let target = files.get(1).and_then(|target| target.parent());
+            targets.extend(target.map(Path::to_owned));
+        }
+        self.watch_all(targets)?;
+        Ok(listing)
+    }
+
+    /// A manifest's path, and the one that it is a link to.
+    fn files(&self, name: &str) -> Vec<PathBuf> {
+        let path = self.path.join(name);
+        let target = path.canonicalize().ok().filter(|_target| path.is_symlink());
+        [path].into_iter().chain(target).collect()
+    }
+
+    /// Watches the directory, the one that it is in (it may be replaced), and those that
+    /// links lead to.
+    fn watch_all(&mut self, targets: BTreeSet<PathBuf>) -> Result<(), DirectoryError> {
+        let mut wanted = targets.clone();
+        wanted.extend(self.path.parent().map(Path::to_owned));
+        for path in &wanted {
+            if let Err(source) = self.watch_one(path) {
+                // The look now and then is left.
+                debug!(path = %path.display(), error = %source, "Could not watch a directory");
+            }
+        }
+        let path = self.path.clone();
+        self.watch_one(&path)
+            .map_err(|source| DirectoryError::Watch {
+                path: path.clone(),
+                source,
+            })?;
+        let is_over = |watched: &&PathBuf| **watched != path && !wanted.contains(*watched);
+        let over: Vec<_> = self.watched.keys().filter(is_over).cloned().collect();
+        for path in over {
+            self.watched.remove(&path);
+            drop(self.watcher.unwatch(&path));
+        }
+        self.events.set_targets(targets);
+        Ok(())
+    }
+
+    /// Watches what is now at `path`.
+    fn watch_one(&mut self, path: &Path) -> notify::Result<()> {
+        let metadata = fs::metadata(path).map_err(notify::Error::io)?;
+        let identity = (metadata.dev(), metadata.ino());
+        if self.watched.get(path) == Some(&identity) {
+            return Ok(());
+        }
+        if self.watched.remove(path).is_some() {
+            // It may be gone, and its watch with it.
+            drop(self.watcher.unwatch(path));
+        }
+        self.watcher.watch(path, RecursiveMode::NonRecursive)?;
+        self.watched.insert(path.to_owned(), identity);
+        // What happened between is not told.
+        self.events.happen();
+        Ok(())
+    }
 }
 
 /// Reads all manifests of the directory at `path`.
-pub(super) fn read(path: &Path) -> Result<Listing, DirectoryError> {
+fn list(path: &Path) -> Result<Listing, DirectoryError> {
     let failed = |source| DirectoryError::Read {
         path: path.to_owned(),
         source,
@@ -132,11 +225,12 @@ pub(super) fn read(path: &Path) -> Result<Listing, DirectoryError> {
         let Some(name) = manifest_name(&name) else {
             continue;
         };
-        match content(&path.join(name)) {
-            Ok(Some(content)) => drop(listing.insert(name.to_owned(), Ok(content))),
-            Ok(None) => {}
-            Err(error) => drop(listing.insert(name.to_owned(), Err(error.to_string()))),
-        }
+        let found = match content(&path.join(name)) {
+            Ok(Some(content)) => Found::Content(content),
+            Ok(None) => continue,
+            Err(error) => Found::Unreadable(format!("cannot be read: {error}")),
+        };
+        listing.insert(name.to_owned(), found);
     }
     Ok(listing)
 }
@@ -170,83 +264,4 @@ fn content(path: &Path) -> io::Result<Option<Content>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(path: &Path) -> Vec<String> {
-        read(path).unwrap().into_keys().collect()
-    }
-
-    #[test]
-    fn manifests_are_taken_and_editors_files_are_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let all = [
-            "a.yaml",
-            "b.yml",
-            "c.json",
-            ".d.yaml",
-            "e.yaml~",
-            "f.txt",
-            ".g.yaml.swp",
-            "#h.yaml#",
-            "i.yaml.bak",
-            "4913",
-        ];
-        for name in all {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        fs::create_dir(directory.path().join("sub.yaml")).unwrap();
-        assert_eq!(names(directory.path()), ["a.yaml", "b.yml", "c.json"]);
-    }
-
-    #[test]
-    fn what_is_no_text_is_an_error_of_that_file() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("a.yaml"), [0xff]).unwrap();
-        assert!(read(directory.path()).unwrap()["a.yaml"].is_err());
-    }
-
-    #[test]
-    fn a_directory_that_is_not_there_is_named() {
-        let error = Directory::watch(Path::new("/no/such"))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("/no/such"), "{error}");
-        assert!(
-            read(Path::new("/no/such"))
-                .unwrap_err()
-                .to_string()
-                .contains("/no/such")
-        );
-    }
-
-    #[tokio::test]
-    async fn added_changed_renamed_and_removed_files_wake() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.yaml");
-        let watched = Directory::watch(directory.path()).unwrap();
-        let steps: [(&str, &dyn Fn()); 4] = [
-            ("added", &|| fs::write(&path, "1").unwrap()),
-            ("changed", &|| fs::write(&path, "2").unwrap()),
-            ("renamed over", &|| {
-                let temporary = directory.path().join(".a.yaml.tmp");
-                fs::write(&temporary, "3").unwrap();
-                fs::rename(&temporary, &path).unwrap();
-            }),
-            ("removed", &|| fs::remove_file(&path).unwrap()),
-        ];
-        for (what, step) in steps {
-            step();
-            let woken = tokio::time::timeout(Duration::from_secs(10), watched.changed()).await;
-            assert!(woken.is_ok(), "{what}");
-            // Reading must not wake by itself.
-            watched.read().unwrap();
-        }
-        assert!(
-            tokio::time::timeout(QUIET, watched.changed())
-                .await
-                .is_err(),
-            "quiet"
-        );
-    }
-}
+mod tests;

@@ -3,9 +3,14 @@
 //! An unknown field is an error, as `kubectl --validate=strict` sees it: a misspelt
 //! `readinessProb` that is silently ignored is worse than a refusal.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::validate;
@@ -14,12 +19,52 @@ use super::validate;
 pub(super) const KINDS: &str = "Pod, Service, ConfigMap, Secret (v1)";
 
 /// An object of a file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) enum Object {
     Pod(Box<Pod>),
     Service(Box<Service>),
     ConfigMap(ConfigMap),
     Secret(Secret),
+}
+
+/// What there can be only one of: `Pod default/web`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ObjectId {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+}
+
+impl Object {
+    pub(super) fn id(&self) -> ObjectId {
+        match self {
+            Self::Pod(pod) => ObjectId::of(&pod.metadata, "Pod"),
+            Self::Service(service) => ObjectId::of(&service.metadata, "Service"),
+            Self::ConfigMap(config_map) => ObjectId::of(&config_map.metadata, "ConfigMap"),
+            Self::Secret(secret) => ObjectId::of(&secret.metadata, "Secret"),
+        }
+    }
+}
+
+impl ObjectId {
+    pub(super) fn of(metadata: &ObjectMeta, kind: &'static str) -> Self {
+        Self {
+            kind,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// `namespace/name`
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
 }
 
 /// What is wrong with a file; its `Display` is one line that names the place.
@@ -47,7 +92,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Object>, ManifestError> {
             objects.push(object(document, &name)?);
         }
     }
-    Ok(objects)
+    let mut ids = BTreeSet::new();
+    match objects.iter().find(|object| !ids.insert(object.id())) {
+        Some(twice) => Err(error(&twice.id().to_string(), "", "is there twice")),
+        None => Ok(objects),
+    }
 }
 
 fn documents(text: &str) -> Result<Vec<Value>, ManifestError> {
@@ -166,12 +215,13 @@ fn complete(mut object: Object, name: &str) -> Result<Object, ManifestError> {
             validate::service(service)
         }
         Object::Secret(secret) => {
+            validate::secret(secret)?;
             let plain = secret.string_data.take().into_iter().flatten();
             let plain = plain.map(|(key, text)| (key, ByteString(text.into_bytes())));
             secret.data.get_or_insert_default().extend(plain);
             Ok(())
         }
-        Object::ConfigMap(_) => Ok(()),
+        Object::ConfigMap(config_map) => validate::config_map(config_map),
     });
     checked.map_err(|(field, problem)| error(name, &field, &problem))?;
     Ok(object)

@@ -12,6 +12,9 @@ use crate::api::is_for_environment;
 use crate::events::EventSink;
 use crate::objects::{ObjectError, Objects, PodEvent, Result, Token};
 
+/// Reason of the event about a pod that wants the cluster's DNS (`agent/core/src/dns.rs`).
+const MISSING_CLUSTER_DNS: &str = "MissingClusterDNS";
+
 /// ConfigMaps, Secrets and Services of the directory; statuses go to memory.
 #[derive(Debug)]
 pub(super) struct DirectoryObjects {
@@ -102,6 +105,11 @@ impl Objects for DirectoryObjects {
     }
 
     fn event(&self, event: PodEvent) {
+        // Nobody has promised a cluster's DNS here.
+        if event.reason == MISSING_CLUSTER_DNS {
+            return;
+        }
+        self.shared.warnings().note(&event);
         self.events.pod(event);
     }
 }

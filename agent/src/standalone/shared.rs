@@ -6,20 +6,26 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tracing::error;
 
+use super::persist::Store;
 use super::state::{Snapshot, State};
+use super::warnings::Warnings;
 use super::watch::Snapshots;
 
 /// One state, changed under a lock, and published after each change.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    store: Store,
+    warnings: Warnings,
     snapshots: watch::Sender<Option<Arc<Snapshot>>>,
 }
 
 impl Shared {
-    pub(super) fn new(state: State) -> Self {
+    pub(super) fn new(state: State, store: Store) -> Self {
         Self {
             state: Mutex::new(state),
+            store,
+            warnings: Warnings::default(),
             snapshots: watch::Sender::new(None),
         }
     }
@@ -42,12 +48,24 @@ impl Shared {
         if !has_read && self.snapshots.borrow().is_none() {
             return;
         }
-        let (snapshot, problems) = state.reconcile(Timestamp::now());
-        for problem in problems {
-            error!(%problem, "Invalid manifest");
+        let (snapshot, refusals) = state.reconcile(Timestamp::now());
+        for refusal in refusals {
+            if refusal.has_valid_version {
+                error!(problem = %refusal, "Invalid manifest, its last valid version goes on");
+            } else {
+                error!(problem = %refusal, "Invalid manifest, nothing of it runs");
+            }
         }
+        if let Some(kept) = state.unsaved() {
+            self.store.keep_state(kept);
+        }
+        self.warnings.retain(|uid| snapshot.pods.contains_key(uid));
         // Still under the lock: snapshots come in the order of the changes.
         self.snapshots.send_replace(Some(Arc::new(snapshot)));
+    }
+
+    pub(super) fn warnings(&self) -> &Warnings {
+        &self.warnings
     }
 
     /// Looks at the state.

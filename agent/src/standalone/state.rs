@@ -1,9 +1,7 @@
 //! What the directory wants, what runs of it, and what follows from both. Pure: files,
-//! statuses and times come in, objects and problems come out.
+//! statuses and times come in, objects and refusals come out.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::cluster_ip::Allocator;
 use super::endpoints;
-use super::manifest::Object;
+use super::files::{Files, HEADLESS, wanted_ip};
+use super::manifest::{Object, ObjectId};
+use super::persist::{Kept, Restored};
+use crate::local::Refusal;
 
 /// Objects by `namespace/name`, or pods by UID.
 pub(super) type Objects<K> = BTreeMap<String, Arc<K>>;
@@ -30,73 +31,35 @@ pub(super) struct Snapshot {
     pub(super) nodes: Objects<Node>,
 }
 
-/// A file that has been read without an error.
-#[derive(Clone, Debug)]
-pub(super) struct File {
-    pub(super) objects: Vec<Object>,
-    /// When it was last written: objects are as old as their file.
-    pub(super) modified: Timestamp,
-}
-
-/// An object of a good file that cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Problem {
-    pub(super) file: String,
-    pub(super) text: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file, self.text)
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     node_name: String,
-    files: BTreeMap<String, File>,
-    allocator: Allocator,
+    pub(super) files: Files,
     /// By UID: what runs, or should, or still ends.
     pods: BTreeMap<String, Pod>,
-    /// Statuses of an earlier run of the agent, until their pods turn up.
-    remembered: BTreeMap<String, PodStatus>,
+    /// How many pods of a `namespace/name` have ended: a pod that comes back is another
+    /// one, with another UID.
+    generations: BTreeMap<String, u64>,
     node: Option<Node>,
     snapshot: Snapshot,
-    problems: BTreeSet<Problem>,
-}
-
-/// What the files say, before anything is known of what runs.
-#[derive(Default)]
-struct Desired<'a> {
-    /// By kind and `namespace/name`: file and object.
-    objects: BTreeMap<(&'static str, String), (&'a str, &'a File, &'a Object)>,
-    problems: BTreeSet<Problem>,
+    refusals: Vec<Refusal>,
+    /// There is something to save that must not be lost.
+    is_unsaved: bool,
 }
 
 impl State {
-    pub(super) fn new(
-        node_name: &str,
-        allocator: Allocator,
-        remembered: BTreeMap<String, PodStatus>,
-    ) -> Self {
+    /// As it was when an earlier run of the agent ended.
+    pub(super) fn new(node_name: &str, allocator: Allocator, restored: Restored) -> Self {
         Self {
             node_name: node_name.to_owned(),
-            files: BTreeMap::new(),
-            allocator,
-            pods: BTreeMap::new(),
-            remembered,
+            files: Files::new(allocator, restored.files),
+            pods: restored.pods,
+            generations: restored.generations,
             node: None,
             snapshot: Snapshot::default(),
-            problems: BTreeSet::new(),
+            refusals: Vec::new(),
+            is_unsaved: false,
         }
-    }
-
-    pub(super) fn set_file(&mut self, name: &str, file: File) {
-        self.files.insert(name.to_owned(), file);
-    }
-
-    pub(super) fn remove_file(&mut self, name: &str) {
-        self.files.remove(name);
     }
 
     pub(super) fn set_node(&mut self, node: Node) {
@@ -114,65 +77,74 @@ impl State {
 
     /// The pod has ended and nothing of it is left.
     pub(super) fn finish_deletion(&mut self, uid: &str) {
-        self.pods.remove(uid);
+        if let Some(pod) = self.pods.remove(uid) {
+            *self.generations.entry(key(&pod.metadata)).or_default() += 1;
+            self.is_unsaved = true;
+        }
     }
 
-    /// What to keep for the agent's next run.
+    /// What to keep for the agent's next run; losing the newest costs little.
     pub(super) fn statuses(&self) -> BTreeMap<&str, &PodStatus> {
         let pods = self.pods.iter();
         pods.filter_map(|(uid, pod)| Some((uid.as_str(), pod.status.as_ref()?)))
             .collect()
     }
 
-    pub(super) fn allocator(&self) -> &Allocator {
-        &self.allocator
+    /// What must be kept before anybody acts on it, if it has changed: the next run of
+    /// the agent has to know which pods are there, under which UIDs.
+    pub(super) fn unsaved(&mut self) -> Option<Kept<'_>> {
+        std::mem::take(&mut self.is_unsaved).then(|| Kept {
+            files: self.files.in_force(),
+            generations: &self.generations,
+            pods: &self.pods,
+        })
     }
 
-    /// Recomputes everything; returns it with the problems that are new.
-    pub(super) fn reconcile(&mut self, now: Timestamp) -> (Snapshot, Vec<Problem>) {
-        let files = std::mem::take(&mut self.files);
-        let mut desired = Desired::of(&files);
-        self.reconcile_pods(&desired, now);
-        let services = self.services(&mut desired);
-        let mut next = Snapshot {
-            services,
-            ..Snapshot::default()
-        };
-        for ((_kind, key), (_name, _file, object)) in &desired.objects {
-            match *object {
+    pub(super) fn allocator(&self) -> &Allocator {
+        self.files.allocator()
+    }
+
+    /// Recomputes everything; returns it with the refusals that are new.
+    pub(super) fn reconcile(&mut self, now: Timestamp) -> (Snapshot, Vec<Refusal>) {
+        self.is_unsaved |= self.files.settle();
+        self.reconcile_pods(now);
+        let mut next = Snapshot::default();
+        for (_name, file, object) in self.files.objects() {
+            let key = object.id().key();
+            match object {
                 Object::ConfigMap(object) => {
-                    next.config_maps
-                        .insert(key.clone(), Arc::new(object.clone()));
+                    next.config_maps.insert(key, Arc::new(object.clone()));
                 }
                 Object::Secret(object) => {
-                    next.secrets.insert(key.clone(), Arc::new(object.clone()));
+                    next.secrets.insert(key, Arc::new(object.clone()));
                 }
-                Object::Pod(_) | Object::Service(_) => {}
+                Object::Service(service) => {
+                    let service = self.with_cluster_ip(service, file.modified);
+                    next.services.insert(key, Arc::new(service));
+                }
+                Object::Pod(_) => {}
             }
         }
-        let pods = self
-            .pods
-            .iter()
-            .map(|(uid, pod)| (uid.clone(), Arc::new(pod.clone())));
-        next.pods = pods.collect();
+        let pods = self.pods.iter();
+        next.pods = pods
+            .map(|(uid, pod)| (uid.clone(), Arc::new(pod.clone())))
+            .collect();
         next.slices = slices(&next);
-        let node = self
-            .node
-            .iter()
-            .map(|node| (self.node_name.clone(), Arc::new(node.clone())));
-        next.nodes = node.collect();
-        let problems = desired.problems;
-        let new = problems.difference(&self.problems).cloned().collect();
-        self.files = files;
-        self.problems = problems;
+        let node = self.node.iter();
+        next.nodes = node
+            .map(|node| (self.node_name.clone(), Arc::new(node.clone())))
+            .collect();
         self.snapshot = keep_unchanged(next, &self.snapshot);
-        (self.snapshot.clone(), new)
+        let refusals = self.files.refusals();
+        let known = std::mem::replace(&mut self.refusals, refusals);
+        let new = self.refusals.iter().filter(|new| !known.contains(new));
+        (self.snapshot.clone(), new.cloned().collect())
     }
 
-    fn reconcile_pods(&mut self, desired: &Desired<'_>, now: Timestamp) {
+    fn reconcile_pods(&mut self, now: Timestamp) {
         let mut wanted = BTreeMap::new();
-        for (name, file, object) in desired.objects.values() {
-            if let Object::Pod(pod) = *object {
+        for (name, file, object) in self.files.objects() {
+            if let Object::Pod(pod) = object {
                 let pod = self.assigned(pod, name, file.modified);
                 wanted.insert(pod.metadata.uid.clone().unwrap_or_default(), pod);
             }
@@ -180,6 +152,7 @@ impl State {
         for (uid, pod) in &mut self.pods {
             if !wanted.contains_key(uid) && pod.metadata.deletion_timestamp.is_none() {
                 mark_deleted(pod, now);
+                self.is_unsaved = true;
             }
         }
         for (uid, mut pod) in wanted {
@@ -191,16 +164,17 @@ impl State {
             {
                 continue;
             }
-            pod.status = self.remembered.remove(&uid).or(Some(PodStatus {
+            pod.status = Some(PodStatus {
                 phase: Some("Pending".to_owned()),
                 ..PodStatus::default()
-            }));
+            });
             self.pods.insert(uid, pod);
+            self.is_unsaved = true;
         }
     }
 
     /// The manifest as a pod of this node. Other content, or another file, is another
-    /// pod; the same content is the same pod after a restart of the agent, too.
+    /// pod; the same content is the same pod until that has ended.
     fn assigned(&self, manifest: &Pod, file: &str, modified: Timestamp) -> Pod {
         let mut pod = manifest.clone();
         pod.status = None;
@@ -208,95 +182,34 @@ impl State {
             spec.node_name = Some(self.node_name.clone());
         }
         let content = serde_json::to_vec(&pod).expect("a pod is plain data");
-        pod.metadata.uid = Some(uid(&self.node_name, file, &content));
+        let generation = self.generations.get(&key(&pod.metadata)).copied();
+        let parts = [self.node_name.as_bytes(), file.as_bytes(), &content];
+        pod.metadata.uid = Some(uid(&parts, generation.unwrap_or_default()));
         pod.metadata.creation_timestamp = Some(Time(whole_seconds(modified)));
         pod
     }
 
-    fn services(&mut self, desired: &mut Desired<'_>) -> Objects<Service> {
-        let mut wanted: Vec<_> = desired
-            .objects
-            .iter()
-            .filter_map(|((_kind, key), (name, file, object))| match *object {
-                Object::Service(service) => Some((key.clone(), *name, *file, service.as_ref())),
-                _ => None,
-            })
-            .collect();
-        for gone in self.snapshot.services.keys() {
-            if !wanted.iter().any(|(key, ..)| key == gone) {
-                self.allocator.release(gone);
-            }
-        }
-        // Who asks for an address comes before who takes any.
-        wanted.sort_by_key(|(_key, _name, _file, service)| wanted_ip(service).is_none());
-        let mut services = Objects::new();
-        for (key, name, file, service) in wanted {
-            if wanted_ip(service) == Some("None") {
-                services.insert(
-                    key,
-                    Arc::new(with_cluster_ip(service, "None", file.modified)),
-                );
-                continue;
-            }
-            match self.allocator.allocate(&key, wanted_ip(service)) {
-                Ok(address) => {
-                    let text = Ipv4Addr::to_string(&address);
-                    services.insert(
-                        key,
-                        Arc::new(with_cluster_ip(service, &text, file.modified)),
-                    );
-                }
-                Err(error) => {
-                    let text = format!("Service {key}: spec.clusterIP: {error}");
-                    desired.problems.insert(Problem {
-                        file: name.to_owned(),
-                        text,
-                    });
-                }
-            }
-        }
-        services
-    }
-}
-
-impl<'a> Desired<'a> {
-    /// Of two files with the same object the first in alphabetical order has it.
-    fn of(files: &'a BTreeMap<String, File>) -> Self {
-        let mut desired = Self::default();
-        for (name, file) in files {
-            for object in &file.objects {
-                let (kind, metadata) = identity(object);
-                let key = (kind, key(metadata));
-                if let Some((first, ..)) = desired.objects.get(&key) {
-                    let text = format!("{kind} {}: is already in {first}", key.1);
-                    desired.problems.insert(Problem {
-                        file: name.clone(),
-                        text,
-                    });
-                    continue;
-                }
-                desired.objects.insert(key, (name, file, object));
-            }
-        }
-        desired
-    }
-}
-
-fn identity(object: &Object) -> (&'static str, &ObjectMeta) {
-    match object {
-        Object::Pod(pod) => ("Pod", &pod.metadata),
-        Object::Service(service) => ("Service", &service.metadata),
-        Object::ConfigMap(config_map) => ("ConfigMap", &config_map.metadata),
-        Object::Secret(secret) => ("Secret", &secret.metadata),
+    fn with_cluster_ip(&self, service: &Service, modified: Timestamp) -> Service {
+        let address = match wanted_ip(service) {
+            Some(HEADLESS) => Some(HEADLESS.to_owned()),
+            _ => self
+                .files
+                .address(service)
+                .map(|address| address.to_string()),
+        };
+        let mut service = service.clone();
+        let name = key(&service.metadata);
+        service.metadata.uid = Some(uid(&[b"", b"Service", name.as_bytes()], 0));
+        service.metadata.creation_timestamp = Some(Time(whole_seconds(modified)));
+        let spec = service.spec.get_or_insert_default();
+        spec.cluster_ips = address.clone().map(|address| vec![address]);
+        spec.cluster_ip = address;
+        service
     }
 }
 
 fn key(metadata: &ObjectMeta) -> String {
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    format!(
-        "{namespace}/{}",
-        metadata.name.as_deref().unwrap_or_default()
-    )
+    ObjectId::of(metadata, "").key()
 }
 
 fn same_name(a: &ObjectMeta, b: &ObjectMeta) -> bool {
@@ -304,12 +217,13 @@ fn same_name(a: &ObjectMeta, b: &ObjectMeta) -> bool {
 }
 
 /// The form of a UUID, since consumers may parse it as one.
-fn uid(node: &str, file: &str, content: &[u8]) -> String {
+fn uid(parts: &[&[u8]], generation: u64) -> String {
     let mut hash = Sha256::new();
-    for part in [node.as_bytes(), file.as_bytes(), content] {
+    for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
+    hash.update(generation.to_be_bytes());
     let digits = format!("{:x}", hash.finalize());
     let parts = [
         &digits[..8],
@@ -336,26 +250,6 @@ fn mark_deleted(pod: &mut Pod, now: Timestamp) {
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-fn wanted_ip(service: &Service) -> Option<&str> {
-    service
-        .spec
-        .as_ref()?
-        .cluster_ip
-        .as_deref()
-        .filter(|ip| !ip.is_empty())
-}
-
-fn with_cluster_ip(service: &Service, address: &str, modified: Timestamp) -> Service {
-    let mut service = service.clone();
-    let content = key(&service.metadata);
-    service.metadata.uid = Some(uid("", "Service", content.as_bytes()));
-    service.metadata.creation_timestamp = Some(Time(whole_seconds(modified)));
-    let spec = service.spec.get_or_insert_default();
-    spec.cluster_ip = Some(address.to_owned());
-    spec.cluster_ips = Some(vec![address.to_owned()]);
-    service
 }
 
 fn slices(snapshot: &Snapshot) -> Objects<EndpointSlice> {

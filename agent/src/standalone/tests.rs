@@ -32,7 +32,7 @@ impl Standalone {
 
 struct Fixture {
     manifests: tempfile::TempDir,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
     standalone: Arc<Standalone>,
     shutdown: CancellationToken,
 }
@@ -43,10 +43,16 @@ impl Fixture {
         let standalone = Standalone::for_tests(state.path());
         Self {
             manifests,
-            _state: state,
+            state,
             standalone: Arc::new(standalone),
             shutdown: CancellationToken::new(),
         }
+    }
+
+    /// Another agent with the same state.
+    fn restart(&mut self) {
+        self.standalone = Arc::new(Standalone::for_tests(self.state.path()));
+        self.shutdown = CancellationToken::new();
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -147,6 +153,63 @@ async fn nothing_is_told_before_the_directory_has_been_read() {
     keeping.await.unwrap();
 }
 
+/// The pods of the first list.
+async fn listed(pods: &mut Watch<Pod>) -> Vec<Pod> {
+    let mut listed = Vec::new();
+    loop {
+        match next(pods).await {
+            Event::Init => {}
+            Event::InitApply(pod) => listed.push(pod),
+            Event::InitDone => return listed,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restart_beside_a_manifest_that_is_invalid_by_now_changes_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.write("web.yaml", POD);
+    let mut pods = fixture.standalone.pods();
+    let following = fixture.follow();
+    let before = listed(&mut pods).await;
+    fixture.shutdown.cancel();
+    following.await.unwrap().unwrap();
+    for invalid in [POD.replace("image:", "imagee:"), "{".to_owned()] {
+        fixture.restart();
+        fixture.write("web.yaml", &invalid);
+        let mut pods = fixture.standalone.pods();
+        let following = fixture.follow();
+        let uids = |pods: &[Pod]| pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
+        let (now, then): (Vec<_>, Vec<_>) = (uids(&listed(&mut pods).await), uids(&before));
+        assert_eq!(now, then);
+        let refused = fixture.standalone.local_source().listing().refused;
+        assert!(refused[0].has_valid_version, "{refused:?}");
+        fixture.shutdown.cancel();
+        following.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_pauses_ends_no_pod() {
+    let fixture = Fixture::new();
+    fixture.write("web.yaml", POD);
+    let mut pods = fixture.standalone.pods();
+    let following = fixture.follow();
+    listed(&mut pods).await;
+    let mut file = fs::File::create(fixture.manifests.path().join("web.yaml")).unwrap();
+    let quiet = tokio::time::timeout(Duration::from_millis(500), pods.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    std::io::Write::write_all(&mut file, POD.replace("i:1", "i:2").as_bytes()).unwrap();
+    drop(file);
+    let Event::Apply(ending) = next(&mut pods).await else {
+        panic!("not changed")
+    };
+    assert!(ending.metadata.deletion_timestamp.is_some());
+    fixture.shutdown.cancel();
+    following.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_directory_that_is_not_there_ends_it() {
     let fixture = Fixture::new();
@@ -173,4 +236,26 @@ async fn tokens_are_refused_with_the_reason() {
         error.contains("not available from a directory of manifests"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn nobody_misses_the_dns_of_a_cluster() {
+    let fixture = Fixture::new();
+    let (events, writer) = crate::events::channel("n1");
+    let objects = fixture.standalone.objects(events);
+    for reason in ["MissingClusterDNS", "FailedMount"] {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(reason.into());
+        objects.event(crate::objects::PodEvent {
+            pod,
+            field_path: None,
+            event_type: crate::objects::EventType::Warning,
+            reason,
+            message: String::new(),
+        });
+    }
+    drop(writer);
+    let warnings = format!("{:?}", fixture.standalone.shared.warnings());
+    assert!(!warnings.contains("MissingClusterDNS"), "{warnings}");
+    assert!(warnings.contains("FailedMount"), "{warnings}");
 }

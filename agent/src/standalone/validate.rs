@@ -1,12 +1,8 @@
-//! What an API server would refuse, as far as the node cares.
+//! What is refused in a directory: what an API server would refuse, and what wants one.
 
-use std::collections::BTreeSet;
-
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Service, ServicePort, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServicePort, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
-use crate::config::{is_dns_label, is_dns_subdomain};
+use seaway_agent_core::validate::{self, FieldError};
 
 /// Field path, and what is wrong there.
 pub(super) type Check = Result<(), (String, String)>;
@@ -15,71 +11,24 @@ fn wrong(field: impl Into<String>, problem: impl Into<String>) -> Check {
     Err((field.into(), problem.into()))
 }
 
+/// The first is the one that is told.
+fn none(found: Vec<FieldError>) -> Check {
+    match found.into_iter().next() {
+        None => Ok(()),
+        Some(error) => wrong(error.path, error.message),
+    }
+}
+
 pub(super) fn metadata(metadata: &ObjectMeta) -> Check {
-    let name = metadata.name.as_deref().unwrap_or_default();
-    if name.is_empty() {
-        return wrong("metadata.name", "required");
-    }
-    if !is_dns_subdomain(name) {
-        return wrong("metadata.name", format!("{name:?} is not a DNS subdomain"));
-    }
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    if !is_dns_label(namespace) {
-        return wrong(
-            "metadata.namespace",
-            format!("{namespace:?} is not a DNS label"),
-        );
-    }
-    Ok(())
+    none(validate::metadata(metadata))
 }
 
 pub(super) fn pod(pod: &Pod) -> Check {
-    let Some(spec) = &pod.spec else {
-        return wrong("spec", "required");
-    };
-    if spec.containers.is_empty() {
-        return wrong("spec.containers", "at least one is required");
-    }
-    let policy = spec.restart_policy.as_deref().unwrap_or_default();
-    if !["Always", "OnFailure", "Never"].contains(&policy) {
-        return wrong(
-            "spec.restartPolicy",
-            format!("{policy:?} is none of Always, OnFailure, Never"),
-        );
-    }
-    volumes(spec)?;
-    let mut names = BTreeSet::new();
-    for (index, item) in spec.init_containers.iter().flatten().enumerate() {
-        container(
-            &format!("spec.initContainers[{index}]"),
-            item,
-            spec,
-            &mut names,
-        )?;
-    }
-    for (index, item) in spec.containers.iter().enumerate() {
-        container(&format!("spec.containers[{index}]"), item, spec, &mut names)?;
-    }
-    Ok(())
-}
-
-fn volumes(spec: &PodSpec) -> Check {
-    let mut names = BTreeSet::new();
-    for (index, volume) in spec.volumes.iter().flatten().enumerate() {
-        let field = format!("spec.volumes[{index}]");
-        if !is_dns_label(&volume.name) {
-            return wrong(
-                format!("{field}.name"),
-                format!("{:?} is not a DNS label", volume.name),
-            );
-        }
-        if !names.insert(&volume.name) {
-            return wrong(
-                format!("{field}.name"),
-                format!("{:?} is there twice", volume.name),
-            );
-        }
-        no_token(&field, volume)?;
+    none(validate::pod(pod))?;
+    none(validate::ineffective(pod))?;
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+    for (index, volume) in volumes.into_iter().flatten().enumerate() {
+        no_token(&format!("spec.volumes[{index}]"), volume)?;
     }
     Ok(())
 }
@@ -101,69 +50,18 @@ fn no_token(field: &str, volume: &Volume) -> Check {
     Ok(())
 }
 
-fn container<'a>(
-    field: &str,
-    container: &'a Container,
-    spec: &PodSpec,
-    names: &mut BTreeSet<&'a str>,
-) -> Check {
-    let name = container.name.as_str();
-    if !is_dns_label(name) {
-        return wrong(
-            format!("{field}.name"),
-            format!("{name:?} is not a DNS label"),
-        );
-    }
-    if !names.insert(name) {
-        return wrong(format!("{field}.name"), format!("{name:?} is there twice"));
-    }
-    if container.image.as_deref().unwrap_or_default().is_empty() {
-        return wrong(format!("{field}.image"), "required");
-    }
-    for (index, port) in container.ports.iter().flatten().enumerate() {
-        port_number(
-            &format!("{field}.ports[{index}].containerPort"),
-            port.container_port,
-        )?;
-        if let Some(host_port) = port.host_port {
-            port_number(&format!("{field}.ports[{index}].hostPort"), host_port)?;
-        }
-    }
-    for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        let field = format!("{field}.volumeMounts[{index}]");
-        if !spec
-            .volumes
-            .iter()
-            .flatten()
-            .any(|volume| volume.name == mount.name)
-        {
-            return wrong(
-                format!("{field}.name"),
-                format!("no volume is named {:?}", mount.name),
-            );
-        }
-        if mount.mount_path.is_empty() {
-            return wrong(format!("{field}.mountPath"), "required");
-        }
-    }
-    for (index, variable) in container.env.iter().flatten().enumerate() {
-        if variable.name.is_empty() {
-            return wrong(format!("{field}.env[{index}].name"), "required");
-        }
-    }
-    Ok(())
+pub(super) fn config_map(config_map: &ConfigMap) -> Check {
+    none(validate::config_map(config_map))
 }
 
-fn port_number(field: &str, port: i32) -> Check {
-    if (1..=65535).contains(&port) {
-        return Ok(());
-    }
-    wrong(field, format!("{port} is not between 1 and 65535"))
+pub(super) fn secret(secret: &Secret) -> Check {
+    none(validate::secret(secret))
 }
 
 pub(super) fn service(service: &Service) -> Check {
+    none(validate::service(service))?;
     let Some(spec) = &service.spec else {
-        return wrong("spec", "required");
+        return Ok(());
     };
     let kind = spec.type_.as_deref().unwrap_or_default();
     if kind != "ClusterIP" {
@@ -179,40 +77,14 @@ pub(super) fn service(service: &Service) -> Check {
     {
         return wrong("spec.externalIPs", "not supported");
     }
-    let ports = spec.ports.as_deref().unwrap_or_default();
-    if ports.is_empty() && spec.cluster_ip.as_deref() != Some("None") {
-        return wrong("spec.ports", "at least one is required");
-    }
-    let mut names = BTreeSet::new();
-    let mut numbers = BTreeSet::new();
-    for (index, port) in ports.iter().enumerate() {
-        let field = format!("spec.ports[{index}]");
-        service_port(&field, port)?;
-        let name = port.name.as_deref().unwrap_or_default();
-        if ports.len() > 1 && name.is_empty() {
-            return wrong(
-                format!("{field}.name"),
-                "required where there are several ports",
-            );
-        }
-        if !names.insert(name) {
-            return wrong(format!("{field}.name"), format!("{name:?} is there twice"));
-        }
-        if !numbers.insert((port.port, port.protocol.as_deref())) {
-            return wrong(
-                format!("{field}.port"),
-                format!("{} is there twice", port.port),
-            );
-        }
+    let ports = spec.ports.iter().flatten().enumerate();
+    for (index, port) in ports {
+        service_port(&format!("spec.ports[{index}]"), port)?;
     }
     Ok(())
 }
 
 fn service_port(field: &str, port: &ServicePort) -> Check {
-    port_number(&format!("{field}.port"), port.port)?;
-    if let Some(IntOrString::Int(target)) = port.target_port {
-        port_number(&format!("{field}.targetPort"), target)?;
-    }
     if port.node_port.is_some() {
         return wrong(format!("{field}.nodePort"), "not supported");
     }
@@ -272,6 +144,22 @@ mod tests {
                 "spec.containers[0].volumeMounts[0].name: no volume is named \"v\"",
             ),
             (
+                "containers: [{name: a, image: i, resources: {limits: {cpu: abc}}}]",
+                "spec.containers[0].resources.limits[cpu]: \"abc\" is not a quantity",
+            ),
+            (
+                "terminationGracePeriodSeconds: -1, containers: [{name: a, image: i}]",
+                "spec.terminationGracePeriodSeconds: -1 is negative",
+            ),
+            (
+                "containers: [{name: a, image: i, livenessProbe: {periodSeconds: 0}}]",
+                "spec.containers[0].livenessProbe.periodSeconds: 0 is less than 1",
+            ),
+            (
+                "containers: [{name: a, image: i, env: [{name: A=B}]}]",
+                "spec.containers[0].env[0].name: \"A=B\"",
+            ),
+            (
                 "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: t}}]}}], \
                  containers: [{name: a, image: i}]",
                 "spec.volumes[0].projected.sources[0].serviceAccountToken: there are no service",
@@ -303,9 +191,29 @@ mod tests {
                 "ports: [{name: a, port: 80}, {name: b, port: 80}]",
                 "spec.ports[1].port: 80 is there twice",
             ),
+            (
+                "clusterIP: 10.0.0, ports: [{port: 80}]",
+                "spec.clusterIP: \"10.0.0\" is neither",
+            ),
         ];
         for (spec, want) in rows {
             check(&service(spec), want);
+        }
+    }
+
+    #[test]
+    fn keys_that_are_refused() {
+        let data = |kind: &str, rest: &str| {
+            format!("{{apiVersion: v1, kind: {kind}, metadata: {{name: d}}, {rest}}}")
+        };
+        for (kind, field) in [
+            ("ConfigMap", "data"),
+            ("ConfigMap", "binaryData"),
+            ("Secret", "data"),
+            ("Secret", "stringData"),
+        ] {
+            let text = data(kind, &format!("{field}: {{../../x: YQ==}}"));
+            check(&text, &format!("{kind} default/d: {field}[../../x]: a key"));
         }
     }
 }

@@ -1,21 +1,23 @@
 //! The handle: reads, compares, and writes in one transaction.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use seaway_netlink::wire::Wire;
+use seaway_netlink::wire::{Frame, Wire};
 use seaway_netlink::{Family, NetlinkError, netns};
 
-use crate::masquerade::Masquerade;
-use crate::message::{delete_table, list_rules, mark, replace};
+use crate::hostports::HostPort;
+use crate::masquerade::{self, Masquerade};
+use crate::message::{Mark, delete_chains, delete_table, list_rules, mark, replace};
 use crate::ruleset::{Ruleset, keyword};
 
-const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Our table in the network namespace where this handle was opened.
 #[derive(Debug)]
 pub struct Firewall {
-    wire: Wire,
+    pub(crate) wire: Wire,
 }
 
 /// What an `ensure` or a removal had to do.
@@ -49,6 +51,21 @@ pub enum FirewallError {
     Read {
         /// Which of the two tables.
         family: Family,
+        /// Why.
+        #[source]
+        source: NetlinkError,
+    },
+    /// Somebody has the port already.
+    #[error("host port {port} leads to {holder} already")]
+    PortTaken {
+        /// Which one.
+        port: HostPort,
+        /// The pod that has it.
+        holder: IpAddr,
+    },
+    /// Flows of UDP could not be listed or forgotten.
+    #[error("forget UDP flows")]
+    Flows {
         /// Why.
         #[source]
         source: NetlinkError,
@@ -87,12 +104,15 @@ impl Firewall {
         let mut change = Change::Unchanged;
         for family in FAMILIES {
             let ruleset = wanted.ruleset(family);
-            if self.holds(family, ruleset.as_ref())? {
+            let marks = self.marks(family, ruleset.is_some())?;
+            if agree(&marks, &masquerade::CHAINS, ruleset.as_ref()) {
                 continue;
             }
+            let is_ours = |(chain, _): &Mark| masquerade::CHAINS.contains(&chain.as_str());
             match ruleset {
                 Some(ruleset) => self.write(family, &replace(&ruleset))?,
-                None => self.write(family, &delete_table(family))?,
+                None if marks.iter().all(is_ours) => self.write(family, &delete_table(family))?,
+                None => self.write(family, &delete_chains(family, &masquerade::CHAINS))?,
             }
             change = Change::Changed;
         }
@@ -102,7 +122,9 @@ impl Firewall {
     /// Whether the kernel holds exactly this; writes nothing.
     pub fn has_masquerade(&mut self, wanted: &Masquerade) -> Result<bool, FirewallError> {
         for family in FAMILIES {
-            if !self.holds(family, wanted.ruleset(family).as_ref())? {
+            let ruleset = wanted.ruleset(family);
+            let marks = self.marks(family, ruleset.is_some())?;
+            if !agree(&marks, &masquerade::CHAINS, ruleset.as_ref()) {
                 return Ok(false);
             }
         }
@@ -123,28 +145,39 @@ impl Firewall {
         Ok(change)
     }
 
-    fn holds(&mut self, family: Family, wanted: Option<&Ruleset>) -> Result<bool, FirewallError> {
-        let mut have = match self.wire.dump(&list_rules(family)) {
-            Ok(replies) => replies.iter().filter_map(mark).collect::<Vec<_>>(),
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) if error.is_unsupported() && wanted.is_none() => Vec::new(),
-            Err(source) => return Err(FirewallError::Read { family, source }),
-        };
-        // The kernel lists chains in its own order, and rules in theirs.
-        let mut want = wanted.map(Ruleset::marks).unwrap_or_default();
-        have.sort_by(|(a, _), (b, _)| a.cmp(b));
-        want.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(have == want)
-    }
-
-    fn write(
+    /// All rules of our table. A kernel without nf_tables has none, which is
+    /// only an error when rules are `wanted`.
+    pub(crate) fn marks(
         &mut self,
         family: Family,
-        frames: &[seaway_netlink::wire::Frame],
-    ) -> Result<(), FirewallError> {
+        wanted: bool,
+    ) -> Result<Vec<Mark>, FirewallError> {
+        match self.wire.dump(&list_rules(family)) {
+            Ok(replies) => Ok(replies.iter().filter_map(mark).collect()),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) if error.is_unsupported() && !wanted => Ok(Vec::new()),
+            Err(source) => Err(FirewallError::Read { family, source }),
+        }
+    }
+
+    pub(crate) fn write(&mut self, family: Family, frames: &[Frame]) -> Result<(), FirewallError> {
         self.wire
             .transact(frames)
             .map(drop)
             .map_err(|source| FirewallError::Write { family, source })
     }
+}
+
+/// Whether the chains of one feature hold what is wanted of them.
+pub(crate) fn agree(have: &[Mark], chains: &[&str], wanted: Option<&Ruleset>) -> bool {
+    // The kernel lists chains in its own order, and rules in theirs.
+    let mut want = wanted.map(Ruleset::marks).unwrap_or_default();
+    let mut have: Vec<Mark> = have
+        .iter()
+        .filter(|(chain, _)| chains.contains(&chain.as_str()))
+        .cloned()
+        .collect();
+    have.sort_by(|(a, _), (b, _)| a.cmp(b));
+    want.sort_by(|(a, _), (b, _)| a.cmp(b));
+    have == want
 }

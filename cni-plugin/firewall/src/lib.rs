@@ -1,31 +1,45 @@
 //! Seaway's own nftables table, written by netlink.
 //!
-//! What must be in netfilter whichever proxy runs: today the masquerade of pod
-//! traffic that leaves the cluster. It lives in a table of its own, `seaway`,
-//! one per family, so nobody else's rules are read or changed, and a
+//! What must be in netfilter whichever proxy runs: the masquerade of pod
+//! traffic that leaves the cluster, and hostPorts. It lives in a table of its
+//! own, `seaway`, one per family, so nobody else's rules are changed, and a
 //! `cleanup` is the removal of one object.
 //!
 //! ```text
-//! Masquerade ─► Ruleset ─► messages ─► one nfnetlink transaction
+//! Masquerade ─┐
+//! HostPort   ─┴► Ruleset ─► messages ─► one nfnetlink transaction
 //!     pure        pure       pure        all or nothing
 //! ```
+//!
+//! A packet meets three rules however many hostPorts there are: they are the
+//! elements of maps, keyed by address, protocol and port, and each is told by
+//! the pod that it leads to.
 //!
 //! Each feature owns whole chains and replaces all of its rules at once. Every
 //! rule carries a comment with a hash of what it was made from and its place,
 //! so [`Firewall`] sees without interpreting expressions whether the kernel
 //! holds what is wanted.
 //!
-//! What it deliberately leaves out: running `nft`, sets and maps, anybody else's tables,
-//! and (until hostPorts need it) accepting forwarded packets: an accept here
-//! does not override a drop in another table.
+//! The one exception is [`Firewall::ensure_forward_accept`]: an accept in our
+//! table does not override a drop in another one.
+//!
+//! What it deliberately leaves out: running `nft` or `iptables`, and with it
+//! iptables-legacy.
 
 mod attributes;
+mod conntrack;
+mod expression;
 mod firewall;
+mod forward;
+mod hostports;
 mod masquerade;
 mod message;
+mod ports;
 mod ruleset;
+mod set;
 
 pub use firewall::{Change, Firewall, FirewallError};
+pub use hostports::{HostPort, Protocol};
 pub use masquerade::Masquerade;
 pub use seaway_netlink::Family;
 

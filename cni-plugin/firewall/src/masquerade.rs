@@ -1,19 +1,20 @@
 //! Which pod traffic gets the node's address as its source.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use seaway_netlink::Family;
-use sha2::{Digest as _, Sha256};
 
-use crate::ruleset::{Action, Chain, Hook, Match, Rule, Ruleset};
+use crate::ruleset::{Action, Chain, Hook, Match, Rule, Ruleset, sign};
 
 /// Base chain: which sources are ours.
 pub(crate) const EGRESS: &str = "egress";
 /// Which destinations are spared, then the masquerade.
 pub(crate) const EGRESS_MASQUERADE: &str = "egress-masquerade";
+
+/// The chains of this feature, one that is jumped to before the one that jumps.
+pub(crate) const CHAINS: [&str; 2] = [EGRESS_MASQUERADE, EGRESS];
 
 /// Masquerade of what pods send to anything outside the cluster.
 ///
@@ -44,59 +45,33 @@ impl Masquerade {
         spared.insert(multicast(family));
 
         let jumps = sources.into_iter().map(|network| {
-            (
-                Some(Match::Source(network)),
-                Action::Jump(EGRESS_MASQUERADE),
-            )
+            let matches = vec![Match::Source(network)];
+            Rule::new(matches, Action::Jump(EGRESS_MASQUERADE))
         });
         let mut verdicts: Vec<_> = spared
             .into_iter()
-            .map(|n| (Some(Match::Destination(n)), Action::Return))
+            .map(|n| Rule::new(vec![Match::Destination(n)], Action::Return))
             .collect();
-        verdicts.push((None, Action::Masquerade));
+        verdicts.push(Rule::new(Vec::new(), Action::Masquerade));
 
         let mut chains = vec![
             Chain {
                 name: EGRESS_MASQUERADE,
                 hook: None,
-                rules: rules(verdicts),
+                rules: verdicts,
             },
             Chain {
                 name: EGRESS,
                 hook: Some(Hook::SourceNat),
-                rules: rules(jumps),
+                rules: jumps.collect(),
             },
         ];
-        sign(&mut chains);
-        Some(Ruleset { family, chains })
-    }
-}
-
-fn rules(parts: impl IntoIterator<Item = (Option<Match>, Action)>) -> Vec<Rule> {
-    let rule = |(matches, action)| Rule {
-        matches,
-        action,
-        comment: String::new(),
-    };
-    parts.into_iter().map(rule).collect()
-}
-
-/// Marks every rule with a hash over all and its place, so that a missing, an
-/// extra and a moved rule all differ.
-fn sign(chains: &mut [Chain]) {
-    let mut hash = Sha256::new();
-    for chain in chains.iter() {
-        hash.update(format!("{chain:?}"));
-    }
-    let mut generation = String::new();
-    for byte in &hash.finalize()[..8] {
-        write!(generation, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    for chain in chains {
-        let count = chain.rules.len();
-        for (place, rule) in chain.rules.iter_mut().enumerate() {
-            rule.comment = format!("masquerade {generation} {}/{count}", place + 1);
-        }
+        sign("masquerade", &mut chains);
+        Some(Ruleset {
+            family,
+            sets: Vec::new(),
+            chains,
+        })
     }
 }
 
@@ -154,7 +129,7 @@ table ip seaway {
 		masquerade fully-random comment \"masquerade HASH 4/4\"
 	}
 	chain egress {
-		type nat hook postrouting priority srcnat; policy accept;
+		type nat hook postrouting priority 100; policy accept;
 		ip saddr 10.244.1.0/24 jump egress-masquerade comment \"masquerade HASH 1/1\"
 	}
 }

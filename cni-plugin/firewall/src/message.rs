@@ -3,14 +3,15 @@
 //! Numbers are from include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h;
 //! the encodings equal what `nft` 1.0.6 sends for the same rules.
 
-use ipnetwork::IpNetwork;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NlasIterator};
 use seaway_netlink::Family;
 use seaway_netlink::wire::{Frame, Reply};
 
 use crate::TABLE;
 use crate::attributes::Attributes;
-use crate::ruleset::{Action, Chain, Hook, Match, Rule, Ruleset, keyword};
+use crate::expression::expressions;
+use crate::ruleset::{Chain, Hook, Rule, Ruleset, keyword};
+use crate::set::new_set;
 
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
@@ -18,8 +19,10 @@ const BATCH_END: u16 = 0x11;
 const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
-const NEW_RULE: u16 = 6;
-const GET_RULE: u16 = 7;
+pub(crate) const GET_CHAIN: u16 = 4;
+const DELETE_CHAIN: u16 = 5;
+pub(crate) const NEW_RULE: u16 = 6;
+pub(crate) const GET_RULE: u16 = 7;
 const DELETE_RULE: u16 = 8;
 
 const TABLE_NAME: u16 = 1;
@@ -30,35 +33,15 @@ const CHAIN_POLICY: u16 = 5;
 const CHAIN_TYPE: u16 = 7;
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
-/// `NF_INET_POST_ROUTING`.
-const POSTROUTING: u32 = 4;
-/// `NF_IP_PRI_NAT_SRC`.
-const PRIORITY_SRCNAT: u32 = 100;
 /// `NF_ACCEPT`.
 const ACCEPT: u32 = 1;
 
-const RULE_TABLE: u16 = 1;
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
-const RULE_USERDATA: u16 = 7;
+pub(crate) const RULE_TABLE: u16 = 1;
+pub(crate) const RULE_CHAIN: u16 = 2;
+pub(crate) const RULE_EXPRESSIONS: u16 = 4;
+pub(crate) const RULE_USERDATA: u16 = 7;
 /// `NFTNL_UDATA_RULE_COMMENT` of libnftnl.
 const USERDATA_COMMENT: u8 = 0;
-
-const LIST_ELEMENT: u16 = 1;
-const EXPRESSION_NAME: u16 = 1;
-const EXPRESSION_DATA: u16 = 2;
-const DATA_VALUE: u16 = 1;
-const DATA_VERDICT: u16 = 2;
-const VERDICT_CODE: u16 = 1;
-const VERDICT_CHAIN: u16 = 2;
-/// `NFT_JUMP` and `NFT_RETURN`, which are negative numbers.
-const JUMP: u32 = (-3i32).cast_unsigned();
-const RETURN: u32 = (-5i32).cast_unsigned();
-const REGISTER_VERDICT: u32 = 0;
-const REGISTER_1: u32 = 1;
-const NETWORK_HEADER: u32 = 1;
-/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`.
-const RANDOM_FULLY: u32 = 1 << 4;
 
 /// One transaction that makes the chains hold exactly these rules.
 pub(crate) fn replace(ruleset: &Ruleset) -> Vec<Frame> {
@@ -72,6 +55,7 @@ pub(crate) fn replace(ruleset: &Ruleset) -> Vec<Frame> {
         family,
         "",
     )];
+    frames.extend(ruleset.sets.iter().map(|set| new_set(family, set)));
     for chain in &ruleset.chains {
         frames.push(new_chain(family, chain));
     }
@@ -113,15 +97,39 @@ pub(crate) fn delete_table(family: Family) -> Vec<Frame> {
     )])
 }
 
+/// One transaction that deletes these chains, the last one first.
+pub(crate) fn delete_chains(family: Family, chains: &[&'static str]) -> Vec<Frame> {
+    let message = |kind, table, name, chain: &str, op| {
+        let attributes = Attributes::after_header(number(family), 0)
+            .text(table, TABLE)
+            .text(name, chain);
+        frame(kind, 0, attributes, op, family, chain)
+    };
+    let flush = |chain: &&str| message(DELETE_RULE, RULE_TABLE, RULE_CHAIN, chain, "chain flush");
+    let delete =
+        |chain: &&str| message(DELETE_CHAIN, CHAIN_TABLE, CHAIN_NAME, chain, "chain delete");
+    let flushes = chains.iter().map(flush);
+    batch(flushes.chain(chains.iter().rev().map(delete)).collect())
+}
+
 /// Asks for all rules of our table.
 pub(crate) fn list_rules(family: Family) -> Frame {
     let table = Attributes::after_header(number(family), 0).text(RULE_TABLE, TABLE);
     frame(GET_RULE, 0, table, "rule list", family, "")
 }
 
-/// (chain, comment) of a rule read back. The kernel filters by table since
-/// 4.17; before, other tables' rules are `None` here.
-pub(crate) fn mark(reply: &Reply) -> Option<(String, String)> {
+/// (chain, comment) of a rule.
+pub(crate) type Mark = (String, String);
+
+/// The mark of a rule read back. The kernel filters by table since 4.17;
+/// before, other tables' rules are `None` here.
+pub(crate) fn mark(reply: &Reply) -> Option<Mark> {
+    let (table, chain, comment) = place_and_comment(reply)?;
+    (table == TABLE).then_some((chain, comment))
+}
+
+/// (table, chain, comment) of a rule read back.
+pub(crate) fn place_and_comment(reply: &Reply) -> Option<(String, String, String)> {
     let (mut table, mut chain, mut comment) = (None, None, String::new());
     for attribute in NlasIterator::new(reply.payload.get(4..)?).flatten() {
         match attribute.kind() {
@@ -131,10 +139,10 @@ pub(crate) fn mark(reply: &Reply) -> Option<(String, String)> {
             _ => {}
         }
     }
-    (table? == TABLE).then_some((chain?, comment))
+    Some((table?, chain?, comment))
 }
 
-fn batch(mut frames: Vec<Frame>) -> Vec<Frame> {
+pub(crate) fn batch(mut frames: Vec<Frame>) -> Vec<Frame> {
     let limit = |kind| Frame {
         kind,
         flags: 0,
@@ -147,7 +155,7 @@ fn batch(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-fn frame(
+pub(crate) fn frame(
     message: u16,
     flags: u16,
     attributes: Attributes,
@@ -172,12 +180,12 @@ fn new_chain(family: Family, chain: &Chain) -> Frame {
     let mut attributes = Attributes::after_header(number(family), 0)
         .text(CHAIN_TABLE, TABLE)
         .text(CHAIN_NAME, chain.name);
-    if let Some(Hook::SourceNat) = chain.hook {
+    if let Some(at) = chain.hook.map(Hook::place) {
         let hook = Attributes::default()
-            .number(HOOK_NUMBER, POSTROUTING)
-            .number(HOOK_PRIORITY, PRIORITY_SRCNAT);
+            .number(HOOK_NUMBER, at.number)
+            .number(HOOK_PRIORITY, at.priority.cast_unsigned());
         attributes = attributes
-            .text(CHAIN_TYPE, "nat")
+            .text(CHAIN_TYPE, at.kind)
             .number(CHAIN_POLICY, ACCEPT)
             .nested(CHAIN_HOOK, &hook);
     }
@@ -192,19 +200,7 @@ fn new_chain(family: Family, chain: &Chain) -> Frame {
 }
 
 fn new_rule(family: Family, chain: &str, rule: &Rule) -> Frame {
-    let mut expressions = Attributes::default();
-    if let Some(matches) = rule.matches {
-        expressions = match_network(expressions, matches);
-    }
-    let expressions = match rule.action {
-        Action::Return => verdict(expressions, RETURN, None),
-        Action::Jump(target) => verdict(expressions, JUMP, Some(target)),
-        Action::Masquerade => expression(
-            expressions,
-            "masq",
-            &Attributes::default().number(1, RANDOM_FULLY),
-        ),
-    };
+    let expressions = expressions(family, rule);
     let attributes = Attributes::after_header(number(family), 0)
         .text(RULE_TABLE, TABLE)
         .text(RULE_CHAIN, chain)
@@ -221,68 +217,7 @@ fn new_rule(family: Family, chain: &str, rule: &Rule) -> Frame {
     )
 }
 
-/// `payload load; bitwise and mask; cmp eq network`.
-fn match_network(list: Attributes, matches: Match) -> Attributes {
-    // Offsets of the addresses in the IPv4 and IPv6 headers.
-    let (network, offset) = match matches {
-        Match::Source(n) => (n, if n.is_ipv4() { 12 } else { 8 }),
-        Match::Destination(n) => (n, if n.is_ipv4() { 16 } else { 24 }),
-    };
-    let (address, mask) = octets(network);
-    let length = if network.is_ipv4() { 4 } else { 16 };
-    if network.prefix() == 0 {
-        return list;
-    }
-    let load = Attributes::default()
-        .number(1, REGISTER_1)
-        .number(2, NETWORK_HEADER)
-        .number(3, offset)
-        .number(4, length);
-    let mut list = expression(list, "payload", &load);
-    if u32::from(network.prefix()) < length * 8 {
-        let zero = vec![0; mask.len()];
-        let and = Attributes::default()
-            .number(1, REGISTER_1)
-            .number(2, REGISTER_1)
-            .number(3, length)
-            .nested(4, &Attributes::default().bytes(DATA_VALUE, &mask))
-            .nested(5, &Attributes::default().bytes(DATA_VALUE, &zero));
-        list = expression(list, "bitwise", &and);
-    }
-    let equal = Attributes::default()
-        .number(1, REGISTER_1)
-        .number(2, 0)
-        .nested(3, &Attributes::default().bytes(DATA_VALUE, &address));
-    expression(list, "cmp", &equal)
-}
-
-fn verdict(list: Attributes, code: u32, target: Option<&str>) -> Attributes {
-    let mut verdict = Attributes::default().number(VERDICT_CODE, code);
-    if let Some(target) = target {
-        verdict = verdict.text(VERDICT_CHAIN, target);
-    }
-    let data = Attributes::default().nested(DATA_VERDICT, &verdict);
-    let immediate = Attributes::default()
-        .number(1, REGISTER_VERDICT)
-        .nested(2, &data);
-    expression(list, "immediate", &immediate)
-}
-
-fn expression(list: Attributes, name: &str, data: &Attributes) -> Attributes {
-    let expression = Attributes::default()
-        .text(EXPRESSION_NAME, name)
-        .nested(EXPRESSION_DATA, data);
-    list.nested(LIST_ELEMENT, &expression)
-}
-
-fn octets(network: IpNetwork) -> (Vec<u8>, Vec<u8>) {
-    match network {
-        IpNetwork::V4(n) => (n.network().octets().to_vec(), n.mask().octets().to_vec()),
-        IpNetwork::V6(n) => (n.network().octets().to_vec(), n.mask().octets().to_vec()),
-    }
-}
-
-fn comment_userdata(comment: &str) -> Vec<u8> {
+pub(crate) fn comment_userdata(comment: &str) -> Vec<u8> {
     let length = u8::try_from(comment.len() + 1).expect("our comments are short");
     let mut bytes = vec![USERDATA_COMMENT, length];
     bytes.extend_from_slice(comment.as_bytes());
@@ -301,14 +236,14 @@ fn userdata_comment(mut bytes: &[u8]) -> Option<String> {
     None
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .trim_end_matches('\0')
         .to_owned()
 }
 
 /// `NFPROTO_IPV4` and `NFPROTO_IPV6`.
-fn number(family: Family) -> u8 {
+pub(crate) fn number(family: Family) -> u8 {
     match family {
         Family::V4 => 2,
         Family::V6 => 10,

@@ -40,6 +40,8 @@ pub struct Link {
     /// Until then what is sent is dropped: queues are attached by a deferred
     /// job (net/core/link_watch.c).
     pub operational: bool,
+    /// Number that marks links of one owner; 0 unless set (`IFLA_GROUP`).
+    pub group: u32,
     /// Driver kind such as `veth`; absent on hardware and loopback.
     pub kind: Option<String>,
     /// For a veth, the other end's number, in the other end's namespace.
@@ -71,6 +73,8 @@ pub struct VethPair<'fd> {
     pub peer_netns: BorrowedFd<'fd>,
     /// Bytes, both ends.
     pub mtu: u32,
+    /// Group of the end in the socket's namespace.
+    pub group: u32,
 }
 
 impl Link {
@@ -84,6 +88,7 @@ impl Link {
             up: message.header.flags.contains(LinkFlags::Up),
             carrier: message.header.flags.contains(LinkFlags::LowerUp),
             operational: false,
+            group: 0,
             kind: None,
             peer: None,
         };
@@ -94,6 +99,7 @@ impl Link {
                 LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok().map(MacAddr),
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
                 LinkAttribute::OperState(state) => link.operational = state == State::Up,
+                LinkAttribute::Group(group) => link.group = group,
                 LinkAttribute::Link(index) => link.peer = Some(IfIndex(index)),
                 LinkAttribute::LinkInfo(infos) => link.kind = infos.iter().find_map(kind),
                 _ => {}
@@ -118,6 +124,7 @@ impl VethPair<'_> {
         peer.attributes
             .push(LinkAttribute::NetNsFd(self.peer_netns.as_raw_fd()));
         let mut host = end_message(&self.host, self.mtu);
+        host.attributes.push(LinkAttribute::Group(self.group));
         host.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

@@ -10,7 +10,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 
 use crate::wire::Frame;
-use crate::{Address, IfIndex, Neighbour, Route, VethPair};
+use crate::{Address, IfIndex, Neighbour, Route, TokenBucket, VethPair};
 
 /// One change, or one question, to the kernel.
 ///
@@ -75,6 +75,26 @@ impl Request<'static> {
         Self::new("link delete", name, 0, &Message::DelLink(message))
     }
 
+    /// Puts a link into a group.
+    pub fn link_set_group(index: IfIndex, group: u32) -> Self {
+        let mut message = link(index);
+        message.attributes.push(LinkAttribute::Group(group));
+        Self::new(
+            "link set group",
+            format!("{index} to {group}"),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Deletes all links of a group, in about the time of one.
+    pub fn link_delete_group(group: u32) -> Self {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Group(group));
+        let object = format!("group {group}");
+        Self::new("link delete", object, 0, &Message::DelLink(message))
+    }
+
     /// Brings a link up.
     pub fn link_set_up(index: IfIndex) -> Self {
         let mut message = link(index);
@@ -124,6 +144,16 @@ impl Request<'static> {
             index.to_string(),
             0,
             &Message::SetLink(message),
+        )
+    }
+
+    /// Shapes what a link sends.
+    pub fn qdisc_add(index: IfIndex, bucket: &TokenBucket) -> Self {
+        Self::new(
+            "qdisc add tbf",
+            format!("{index} rate {} B/s", bucket.rate),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &Message::NewQueueDiscipline(bucket.message(index)),
         )
     }
 

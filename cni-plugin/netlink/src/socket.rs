@@ -1,5 +1,6 @@
 //! The rtnetlink socket and its verbs.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
@@ -7,6 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::error::Reason;
@@ -20,6 +22,10 @@ use crate::{
 /// on Linux 6.12, in a receive buffer of 208 KiB (`net.core.rmem_default`), and drops what
 /// does not fit.
 const AT_ONCE: usize = 64;
+
+/// Group of links that are about to be deleted, whoever deletes them; a number
+/// that nobody uses for anything else ("swGC").
+const DOOMED: u32 = 0x7377_4743;
 
 /// A blocking rtnetlink socket, bound to the namespace it was opened in.
 #[derive(Debug)]
@@ -121,6 +127,24 @@ impl Socket {
         removed(self.execute(&[Request::link_delete_by_name(name)]))
     }
 
+    /// Makes sure that none of these links exists. The kernel waits for all
+    /// CPUs once per deletion (20 ms), so they are gathered in a group and
+    /// deleted together.
+    pub fn remove_links(&mut self, indexes: &[IfIndex]) -> Result<(), NetlinkError> {
+        match indexes {
+            [] => return Ok(()),
+            [one] => return removed(self.execute(&[Request::link_delete(*one)])).map(drop),
+            _ => {}
+        }
+        let gather: Vec<_> = indexes
+            .iter()
+            .map(|index| Request::link_set_group(*index, DOOMED))
+            .collect();
+        // One that is gone already is fine; the others are gathered all the same.
+        removed(self.execute(&gather))?;
+        removed(self.execute(&[Request::link_delete_group(DOOMED)])).map(drop)
+    }
+
     /// Brings a link up.
     pub fn link_set_up(&mut self, index: IfIndex) -> Result<(), NetlinkError> {
         self.execute(&[Request::link_set_up(index)])
@@ -176,6 +200,35 @@ impl Socket {
             Err(error) if filter.table.is_some() && error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The route that a packet to this address takes; to an address of this
+    /// host it is [`RouteKind::Local`](crate::RouteKind::Local).
+    ///
+    /// # Errors
+    /// `ENETUNREACH` when there is none.
+    pub fn route_get(&mut self, destination: IpAddr) -> Result<Route, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = Family::of(destination).wire();
+        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
+        message
+            .attributes
+            .push(RouteAttribute::Destination(destination.into()));
+        let request = Request::new(
+            "route get",
+            destination.to_string(),
+            0,
+            &Message::GetRoute(message),
+        );
+        let replies = self.wire.transact(std::slice::from_ref(&request.frame))?;
+        for reply in &replies {
+            if let Message::NewRoute(route) = decode(&request.frame, reply)?
+                && let Some(route) = Route::parse(&route)
+            {
+                return Ok(route);
+            }
+        }
+        Err(request.frame.error(Reason::Empty))
     }
 
     /// Adds a route; fails when one to the same destination exists.

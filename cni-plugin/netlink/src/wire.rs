@@ -387,4 +387,6 @@ fn explanation(attributes: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
+mod props;
+#[cfg(test)]
 mod tests;

@@ -53,6 +53,14 @@ impl NetworkConf {
             "plugins": [{
                 "type": "seaway-cni",
                 "mtu": self.mtu,
+                // What runtimes may ask of the plugin for one pod.
+                "capabilities": {
+                    "bandwidth": true,
+                    "ipRanges": true,
+                    "ips": true,
+                    "mac": true,
+                    "portMappings": true,
+                },
                 "ipam": {
                     "type": "seaway",
                     "ranges": [{ "subnet": self.pod_cidr.to_string() }],

@@ -46,7 +46,7 @@ fn the_conf_that_the_daemon_writes() {
     assert_eq!(config.mtu, 1450);
     assert_eq!(config.network.name, "seaway");
     assert_eq!(config.network.version, Version::V1_0_0);
-    assert_eq!(config.pool.size(), 253);
+    assert_eq!(config.pools.iter().next().unwrap().size(), 253);
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn unknown_keys_are_named_with_their_place() {
         ": ipam.gateway: unknown key",
     );
     refused(
-        &extra("/ipam/ranges/0", "rangeStart", json!("x")),
+        &extra("/ipam/ranges/0", "start", json!("x")),
         7,
-        ": ipam.ranges[0].rangeStart: unknown key",
+        ": ipam.ranges[0].start: unknown key",
     );
 }
 
@@ -80,7 +80,7 @@ fn what_runtimes_add_is_accepted() {
 }
 
 #[test]
-fn wrong_values_are_named() {
+fn case_6_wrong_values_are_named() {
     refused(&with("/mtu", json!("big")), 7, ": mtu: ");
     refused(&with("/mtu", json!(67)), 7, ": mtu: 67");
     refused(&with("/mtu", json!(65536)), 7, ": mtu: 65536");
@@ -114,38 +114,50 @@ fn wrong_values_are_named() {
 
 #[test]
 fn what_we_do_not_do_is_refused_and_not_ignored() {
-    refused(
-        &with("/ipam/type", json!("host-local")),
-        2,
-        "ipam.type=host-local",
-    );
-    refused(
-        &with("/ipam/ranges/0/subnet", json!("fd00::/64")),
-        2,
-        "fd00::/64",
-    );
     refused(&extra("", "ipMasq", json!(true)), 2, "ipMasq=true");
-    let ports = json!({"portMappings": [{"HostPort": 80}]});
+    let device = json!({"deviceID": "0000:01:00.0"});
     refused(
-        &extra("", "runtimeConfig", ports),
+        &extra("", "runtimeConfig", device),
         2,
-        "runtimeConfig.portMappings",
+        "runtimeConfig.deviceID",
     );
 }
 
 #[test]
-fn versions() {
+fn case_7_versions() {
     for version in Version::SUPPORTED {
         let config = parse_value(&with("/cniVersion", json!(version.as_str()))).unwrap();
         assert_eq!(config.network.version, version);
     }
-    for unknown in [json!("2.0.0"), json!("0.2.0"), Value::Null] {
+    for unknown in [json!("2.0.0"), json!("0.5.0"), json!("")] {
         refused(
             &with("/cniVersion", unknown),
             1,
-            "is not supported, only 0.3.0, ",
+            "is not supported, only 0.1.0, ",
         );
     }
+}
+
+#[test]
+fn case_7_a_conf_without_a_version_is_one_of_0_1_0() {
+    let config = parse_value(&with("/cniVersion", Value::Null)).unwrap();
+    assert_eq!(config.network.version, Version::V0_1_0);
+}
+
+#[test]
+fn ranges_of_both_families() {
+    let mut conf = with("/ipam/ranges/0/subnet", json!("fd00::/64"));
+    assert!(parse_value(&conf).unwrap().pools.has_v6());
+    conf["ipam"]["ranges"] = json!([
+        {"subnet": "10.244.1.0/24", "rangeStart": "10.244.1.9"},
+        {"subnet": "fd00::/64"},
+        {"subnet": "10.244.9.0/24"},
+    ]);
+    let pools = parse_value(&conf).unwrap().pools;
+    let sizes: Vec<u128> = pools.iter().map(crate::ipam::Pool::size).collect();
+    assert_eq!(sizes, [246 + 253, (1 << 64) - 2]);
+    conf["mtu"] = json!(1279);
+    refused(&conf, 7, ": mtu: 1279 is too small for IPv6");
 }
 
 #[test]
@@ -153,8 +165,57 @@ fn del_reads_confs_that_add_would_refuse() {
     let mut conf = extra("", "strange", json!(1));
     conf["ipam"] = json!({"type": "host-local", "dataDir": "/x", "more": 1});
     let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
+    assert_eq!(network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+    conf["dataDir"] = json!("/x");
+    let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
     assert_eq!(network.data_dir, PathBuf::from("/x"));
+    conf["dataDir"] = Value::Null;
     conf["ipam"] = json!("nonsense");
     let network = Network::lenient(conf.to_string().as_bytes()).unwrap();
     assert_eq!(network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+}
+
+#[test]
+fn addresses_can_be_another_plugins_business() {
+    let mut conf = with(
+        "/ipam",
+        json!({"type": "host-local", "dataDir": "/theirs", "ranges": [[{"subnet": "10.0.0.0/24"}]]}),
+    );
+    let config = parse_value(&conf).unwrap();
+    assert_eq!(config.network.delegate.as_deref(), Some("host-local"));
+    assert_eq!(config.network.data_dir, PathBuf::from(DEFAULT_DATA_DIR));
+    conf["dataDir"] = json!("/ours");
+    for network in [
+        parse_value(&conf).unwrap().network,
+        Network::lenient(conf.to_string().as_bytes()).unwrap(),
+    ] {
+        assert_eq!(network.data_dir, PathBuf::from("/ours"));
+        assert_eq!(network.delegate.as_deref(), Some("host-local"));
+    }
+    for kind in ["", "..", "../x", "a/b"] {
+        refused(&with("/ipam/type", json!(kind)), 7, "ipam.type");
+    }
+}
+
+#[test]
+fn runtimes_ranges_take_the_place_of_the_networks() {
+    let ranges = json!({"ipRanges": [[{"Subnet": "10.9.0.0/29", "RangeStart": "10.9.0.4"}],
+                                     [{"subnet": "fd00::/64"}]]});
+    let config = parse_value(&extra("", "runtimeConfig", ranges)).unwrap();
+    let sizes: Vec<u128> = config.pools.iter().map(crate::ipam::Pool::size).collect();
+    assert_eq!(sizes, [3, (1 << 64) - 2]);
+    let broken = json!({"ipRanges": [[{"RangeStart": "10.9.0.4"}]]});
+    refused(
+        &extra("", "runtimeConfig", broken),
+        7,
+        "runtimeConfig.ipRanges",
+    );
+}
+
+#[test]
+fn sticky_addresses_are_an_option() {
+    assert_eq!(parse_value(&conf()).unwrap().sticky, None);
+    let config = parse_value(&extra("/ipam", "sticky", json!(true))).unwrap();
+    assert_eq!(config.sticky, Some(PathBuf::from(DEFAULT_STICKY_DIR)));
+    refused(&extra("/ipam", "sticky", json!("yes")), 7, "ipam.sticky");
 }

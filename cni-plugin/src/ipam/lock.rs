@@ -1,14 +1,15 @@
 //! The lock over a network's records.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest as _, Sha256};
 
-use super::{IpamError, file};
+use super::{IpamError, Key, file};
 
 /// The lock is held for a listing and two renames, so this is ten thousand
 /// times longer than even a burst of pods needs.
@@ -16,11 +17,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits for the lock, which ends with the value or the process.
 pub(super) fn lock(network_dir: &Path) -> Result<Flock<File>, IpamError> {
-    lock_within(network_dir, PATIENCE)
+    lock_within(network_dir.join("lock"), PATIENCE)
 }
 
-fn lock_within(network_dir: &Path, patience: Duration) -> Result<Flock<File>, IpamError> {
-    let path = network_dir.join("lock");
+/// One call at a time for an attachment. Attachments share a fixed number of
+/// lock files, so that none has to be removed when it ends.
+#[derive(Debug)]
+pub struct Busy {
+    _lock: Flock<File>,
+}
+
+impl Busy {
+    const FILES: u8 = 64;
+
+    pub(super) fn wait(network_dir: &Path, key: &Key) -> Result<Self, IpamError> {
+        let digest = Sha256::digest(format!("{}:{}", key.container_id, key.ifname));
+        let number = digest[0] % Self::FILES;
+        let path = network_dir.join(format!("busy.{number:02}"));
+        lock_within(path, PATIENCE).map(|lock| Self { _lock: lock })
+    }
+}
+
+fn lock_within(path: PathBuf, patience: Duration) -> Result<Flock<File>, IpamError> {
     let open = File::options()
         .create(true)
         .truncate(false)
@@ -54,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_is_held_is_waited_for_only_so_long() {
+    fn case_52_a_lock_that_is_held_is_waited_for_only_so_long() {
         let dir = tempfile::tempdir().unwrap();
         let held = lock(dir.path()).unwrap();
-        let error = lock_within(dir.path(), Duration::from_millis(20)).unwrap_err();
+        let error = lock_within(dir.path().join("lock"), Duration::from_millis(20)).unwrap_err();
         assert!(matches!(error, IpamError::Locked { .. }), "{error:?}");
         let path = dir.path().to_owned();
         let waiter = std::thread::spawn(move || lock(&path).is_ok());

@@ -1,25 +1,33 @@
 //! Which free address is next.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::Pool;
 use super::record::replace;
-use super::{IpamError, Pool};
 
 const FILE: &str = ".order";
 /// A longer memory would cost more per DEL than it saves confusion.
-const REMEMBERED: usize = 16 * 1024;
+const REMEMBERED: usize = 4096;
 
 /// Memory of what was used when. Only a hint: the records say what is taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
+    #[serde(default)]
+    v4: FamilyOrder,
+    #[serde(default)]
+    v6: FamilyOrder,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct FamilyOrder {
     /// The last address that was given out for the first time.
-    fresh: Option<Ipv4Addr>,
+    fresh: Option<IpAddr>,
     /// Addresses that were given back, the longest ago first.
-    released: VecDeque<Ipv4Addr>,
+    released: VecDeque<IpAddr>,
 }
 
 impl Order {
@@ -29,14 +37,45 @@ impl Order {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    pub(super) fn write(&self, dir: &Path) -> Result<(), IpamError> {
+    /// Remembers. Where that fails, on a full file system above all, only the
+    /// order suffers, and an address is given or given back all the same.
+    pub(super) fn write(&self, dir: &Path) {
         let text = serde_json::to_vec(self).expect("addresses are text");
-        replace(dir, FILE, &text)
+        if let Err(error) = replace(dir, FILE, &text) {
+            eprintln!("Not remembered: {error}");
+        }
     }
 
-    pub(super) fn next(&mut self, pool: &Pool, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
-        let free = |address: &Ipv4Addr| !taken.contains(address);
-        let known: BTreeSet<Ipv4Addr> = self.released.iter().copied().collect();
+    /// The next address that is not taken; those of `spared` only when there
+    /// is no other.
+    pub(super) fn next(
+        &mut self,
+        pool: &Pool,
+        taken: &BTreeSet<IpAddr>,
+        spared: &BTreeSet<IpAddr>,
+    ) -> Option<IpAddr> {
+        let family = self.family(pool.is_ipv4());
+        let free = |address: &IpAddr| !taken.contains(address) && !spared.contains(address);
+        family.next(pool, free)
+    }
+
+    pub(super) fn give_back(&mut self, address: IpAddr) {
+        let family = self.family(address.is_ipv4());
+        family.released.retain(|other| *other != address);
+        family.released.push_back(address);
+        if family.released.len() > REMEMBERED {
+            family.released.pop_front();
+        }
+    }
+
+    fn family(&mut self, v4: bool) -> &mut FamilyOrder {
+        if v4 { &mut self.v4 } else { &mut self.v6 }
+    }
+}
+
+impl FamilyOrder {
+    fn next(&mut self, pool: &Pool, free: impl Fn(&IpAddr) -> bool) -> Option<IpAddr> {
+        let known: BTreeSet<IpAddr> = self.released.iter().copied().collect();
         if let Some(address) = pool
             .after(self.fresh)
             .find(|address| free(address) && !known.contains(address))
@@ -45,20 +84,14 @@ impl Order {
             return Some(address);
         }
         self.fresh = pool.last();
-        while let Some(address) = self.released.pop_front() {
-            if pool.contains(address) && free(&address) {
-                return Some(address);
-            }
+        let released = self
+            .released
+            .iter()
+            .position(|address| pool.contains(*address) && free(address));
+        if let Some(place) = released {
+            return self.released.remove(place);
         }
         // Whatever the memory has lost.
         pool.after(None).find(free)
-    }
-
-    pub(super) fn give_back(&mut self, address: Ipv4Addr) {
-        self.released.retain(|other| *other != address);
-        self.released.push_back(address);
-        if self.released.len() > REMEMBERED {
-            self.released.pop_front();
-        }
     }
 }

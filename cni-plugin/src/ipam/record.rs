@@ -1,16 +1,17 @@
-//! One record: a file whose name says all that matters.
+//! One record: a file whose name says who holds which address.
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{IpamError, file};
 
 /// Which interface of which container.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Key {
     /// `CNI_CONTAINERID`; contains no `:`.
     pub container_id: String,
@@ -18,10 +19,13 @@ pub struct Key {
     pub ifname: String,
 }
 
-/// What a record holds besides its key, for people and for garbage collection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a record holds besides its name, for people, for garbage collection,
+/// and so that DEL knows what else there is to remove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Record {
     /// Who holds the address.
+    #[serde(flatten)]
     pub key: Key,
     /// `CNI_NETNS`.
     pub netns: String,
@@ -30,29 +34,37 @@ pub struct Record {
     /// Name of the host's end of the veth.
     pub host_ifname: String,
     /// `namespace/name` of the pod, where the runtime told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// Things outside the interface that belong to the attachment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extras: Vec<Extra>,
+}
+
+/// Something that does not vanish with the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Extra {
+    /// Elements in the firewall's hostPort maps.
+    HostPorts,
 }
 
 /// A record seen in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) address: Ipv4Addr,
-    pub(super) key: Key,
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// The address.
+    pub address: IpAddr,
+    /// Who holds it.
+    pub key: Key,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Content<'a> {
     boot_id: &'a str,
-    address: Ipv4Addr,
-    container_id: &'a str,
-    ifname: &'a str,
-    netns: &'a str,
-    netns_device: u64,
-    netns_inode: u64,
-    host_ifname: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<&'a str>,
+    address: IpAddr,
+    #[serde(flatten)]
+    record: &'a Record,
 }
 
 /// Prefix of half-written files. They are only made under the lock, so one
@@ -63,19 +75,13 @@ impl Record {
     pub(super) fn write(
         &self,
         dir: &Path,
-        address: Ipv4Addr,
+        address: IpAddr,
         boot_id: &str,
     ) -> Result<(), IpamError> {
         let content = Content {
             boot_id,
             address,
-            container_id: &self.key.container_id,
-            ifname: &self.key.ifname,
-            netns: &self.netns,
-            netns_device: self.netns_id.0,
-            netns_inode: self.netns_id.1,
-            host_ifname: &self.host_ifname,
-            pod: self.pod.as_deref(),
+            record: self,
         };
         let text = serde_json::to_vec(&content).expect("all keys are text");
         replace(dir, &name(address, &self.key), &text)
@@ -84,7 +90,7 @@ impl Record {
 
 impl Held {
     /// `None`: not a record, but somebody's file.
-    fn parse(name: &str) -> Option<Self> {
+    pub(super) fn parse(name: &str) -> Option<Self> {
         let (address, key) = name.split_once('=')?;
         let (container_id, ifname) = key.rsplit_once(':')?;
         let key = Key {
@@ -97,18 +103,18 @@ impl Held {
         })
     }
 
+    /// What the file says besides; `None` when it is damaged.
+    pub(super) fn content(&self, dir: &Path) -> Option<Record> {
+        let text = std::fs::read(dir.join(name(self.address, &self.key))).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
     pub(super) fn remove(&self, dir: &Path) -> Result<(), IpamError> {
-        let path = dir.join(name(self.address, &self.key));
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
+        remove(&dir.join(name(self.address, &self.key)))
     }
 }
 
-fn name(address: Ipv4Addr, key: &Key) -> String {
+fn name(address: IpAddr, key: &Key) -> String {
     format!("{address}={}:{}", key.container_id, key.ifname)
 }
 
@@ -121,12 +127,20 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Held>, IpamError> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if name.starts_with(TEMPORARY) {
-            std::fs::remove_file(entry.path()).map_err(file("remove", entry.path()))?;
+            remove(&entry.path())?;
         } else {
             held.extend(Held::parse(name));
         }
     }
     Ok(held)
+}
+
+/// Absent is fine.
+pub(super) fn remove(path: &Path) -> Result<(), IpamError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file("remove", path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a file so that it is seen whole or not at all.
@@ -136,5 +150,43 @@ pub(super) fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), Ipam
     let written = File::create(&temporary)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| std::fs::rename(&temporary, &path));
+    if written.is_err() {
+        // May not be there at all; what was not written is the error to tell.
+        drop(std::fs::remove_file(&temporary));
+    }
     written.map_err(file("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_file_name_is_a_record_or_somebody_elses(text in "\\PC{0,60}|[0-9a-f:.=]{0,60}") {
+            drop(Held::parse(&text));
+        }
+
+        #[test]
+        fn a_record_is_found_by_its_name(
+            address in any::<IpAddr>(),
+            container_id in "[A-Za-z0-9][A-Za-z0-9_.-]{0,179}",
+            ifname in "[a-z0-9.=@_-]{1,15}",
+        ) {
+            let key = Key { container_id, ifname };
+            let name = name(address, &key);
+            prop_assert!(name.len() <= 255);
+            prop_assert_eq!(Held::parse(&name), Some(Held { address, key }));
+        }
+
+        #[test]
+        fn any_content_is_read_or_damaged(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let dir = tempfile::tempdir().unwrap();
+            let held = Held::parse("10.0.0.2=c:eth0").unwrap();
+            std::fs::write(dir.path().join("10.0.0.2=c:eth0"), text).unwrap();
+            prop_assert_eq!(held.content(dir.path()), None);
+        }
+    }
 }

@@ -41,7 +41,7 @@ fn result() -> CniResult {
 }
 
 #[test]
-fn golden_1_1_0() {
+fn case_9_golden_1_1_0() {
     assert_eq!(
         result().render(Version::V1_1_0),
         r#"{"cniVersion":"1.1.0","interfaces":[{"name":"sw0123456789ab","mac":"0a:00:00:00:00:01","mtu":1450},{"name":"eth0","mac":"0a:00:00:00:00:02","mtu":1450,"sandbox":"/run/netns/p1"}],"ips":[{"interface":1,"address":"10.1.2.3/32","gateway":"169.254.1.1"},{"interface":0,"address":"fd00::3/128"}],"routes":[{"dst":"0.0.0.0/0","gw":"169.254.1.1","mtu":1450}]}"#
@@ -49,7 +49,7 @@ fn golden_1_1_0() {
 }
 
 #[test]
-fn golden_1_0_0() {
+fn case_9_golden_1_0_0() {
     assert_eq!(
         result().render(Version::V1_0_0),
         r#"{"cniVersion":"1.0.0","interfaces":[{"name":"sw0123456789ab","mac":"0a:00:00:00:00:01"},{"name":"eth0","mac":"0a:00:00:00:00:02","sandbox":"/run/netns/p1"}],"ips":[{"interface":1,"address":"10.1.2.3/32","gateway":"169.254.1.1"},{"interface":0,"address":"fd00::3/128"}],"routes":[{"dst":"0.0.0.0/0","gw":"169.254.1.1"}]}"#
@@ -57,7 +57,7 @@ fn golden_1_0_0() {
 }
 
 #[test]
-fn golden_0_4_0_and_before() {
+fn case_9_golden_0_4_0_and_before() {
     for version in [Version::V0_3_0, Version::V0_3_1, Version::V0_4_0] {
         let want = r#"{"cniVersion":"VERSION","interfaces":[{"name":"sw0123456789ab","mac":"0a:00:00:00:00:01"},{"name":"eth0","mac":"0a:00:00:00:00:02","sandbox":"/run/netns/p1"}],"ips":[{"version":"4","interface":1,"address":"10.1.2.3/32","gateway":"169.254.1.1"},{"version":"6","interface":0,"address":"fd00::3/128"}],"routes":[{"dst":"0.0.0.0/0","gw":"169.254.1.1"}]}"#;
         assert_eq!(
@@ -68,7 +68,18 @@ fn golden_0_4_0_and_before() {
 }
 
 #[test]
-fn every_form_can_be_read_back_as_prev_result() {
+fn case_9_golden_before_0_3_0() {
+    for version in [Version::V0_1_0, Version::V0_2_0] {
+        let want = r#"{"cniVersion":"VERSION","ip4":{"ip":"10.1.2.3/32","gateway":"169.254.1.1","routes":[{"dst":"0.0.0.0/0","gw":"169.254.1.1"}]},"ip6":{"ip":"fd00::3/128"}}"#;
+        assert_eq!(
+            result().render(version),
+            want.replace("VERSION", version.as_str())
+        );
+    }
+}
+
+#[test]
+fn case_10_every_form_can_be_read_back_as_prev_result() {
     for version in Version::SUPPORTED {
         let text = result().render(version);
         let read = CniResult::parse(&serde_json::from_str(&text).unwrap()).unwrap();

@@ -136,7 +136,8 @@ impl Pins {
     }
 }
 
-/// Removes everything that was pinned under `dir`, whichever process made it.
+/// Removes everything that was pinned under `dir`, whichever process made it; tells
+/// whether there was anything.
 ///
 /// Needs no programs, so it works where they cannot be loaded. It is no error when
 /// nothing is there.
@@ -145,13 +146,15 @@ impl Pins {
 ///
 /// [`Error::Locked`] while another process uses the directory; [`Error::File`] for
 /// what the file system refuses. What was removed before stays removed.
-pub fn remove_all(dir: &Path) -> Result<(), Error> {
-    if !dir.exists() || !bpffs::is_bpffs(dir)? {
-        return Ok(());
+pub fn remove_all(dir: &Path) -> Result<bool, Error> {
+    // Not to be allowed to look is not the same as absent.
+    let exists = dir.try_exists().map_err(file("look for", dir))?;
+    if !exists || !bpffs::is_bpffs(dir)? {
+        return Ok(false);
     }
     match Pins::lock(dir)? {
-        Some(pins) => pins.remove(),
-        None => Ok(()),
+        Some(pins) => pins.remove().map(|()| true),
+        None => Ok(false),
     }
 }
 

@@ -49,7 +49,7 @@ pub struct RunArgs {
         visible_alias = "hostname-override",
         env = "SEAWAY_NODE_NAME",
         value_name = "NAME",
-        value_parser = clap::builder::NonEmptyStringValueParser::new()
+        value_parser = node_name
     )]
     pub node_name: Option<String>,
     /// Data plane for Services
@@ -191,7 +191,7 @@ impl RunArgs {
         // kube-proxy and kubelet both trim and lower the host name, so Nodes are named like that.
         let host_name = host_name.trim().to_lowercase();
         let node_name = self.node_name.clone().unwrap_or(host_name);
-        if node_name.is_empty() {
+        if !is_dns_subdomain(&node_name) {
             return Err(BadConfig::NoNodeName(node_name));
         }
         Ok(Config {
@@ -240,6 +240,26 @@ impl PathArgs {
             mtu: None,
         }
     }
+}
+
+fn node_name(value: &str) -> Result<String, String> {
+    if is_dns_subdomain(value) {
+        Ok(value.to_owned())
+    } else {
+        Err("no Node has such a name; expected a DNS subdomain, such as node-1".to_owned())
+    }
+}
+
+/// RFC 1123 as Kubernetes reads it: `apimachinery/pkg/util/validation`.
+fn is_dns_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(known)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// Paths end up in files that others read from elsewhere.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+use futures::TryFutureExt;
 use seaway_ebpf_loader::{EbpfBackend, EbpfLogs, Options};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
 use seaway_proxy_iptables::Iptables;
@@ -38,17 +39,19 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
             };
             let logs = backend.take_logs();
             let run_dir = config.run_dir.clone();
-            let other = remove_other(synced, stop.clone(), || remove_iptables(run_dir.clone()));
+            let remove = || remove_leftover_rules(run_dir.clone());
+            let other = remove_other(synced, stop.clone(), remove);
             tokio::join!(read_logs(logs, stop), sync.run(backend), other);
         }
         ServiceProxy::Iptables => {
-            let open = || Iptables::new(iptables_config(&config.run_dir));
+            let open = || open_iptables(&config.run_dir);
             let Some(backend) = open_until(open, "iptables", &stop).await? else {
                 return Ok(());
             };
             info!(flavour = %backend.flavour(), "Using iptables");
             let dir = config.bpffs_dir.clone();
-            let other = remove_other(synced, stop, || remove_ebpf(dir.clone()));
+            let remove = || remove_ebpf(dir.clone()).map_ok(|_any| ());
+            let other = remove_other(synced, stop, remove);
             tokio::join!(sync.run(backend), other);
         }
         ServiceProxy::Off => {}
@@ -143,20 +146,38 @@ async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
     stop.run_until_cancelled(work).await;
 }
 
-/// Removes all iptables rules of ours; none can be where iptables is not.
-pub(crate) async fn remove_iptables(run_dir: PathBuf) -> Result<(), BackendError> {
-    match Iptables::new(iptables_config(&run_dir)).await {
-        Ok(mut iptables) => iptables.remove_all().await,
+/// Removes all iptables rules of ours; tells whether there were any.
+///
+/// # Errors
+/// Also where there is no iptables: other eyes may see rules of ours all the same.
+pub(crate) async fn remove_iptables(run_dir: PathBuf) -> Result<bool, BackendError> {
+    remove_rules(open_iptables(&run_dir).await?).await
+}
+
+/// What an earlier choice of backend left. Without iptables it is not looked for.
+async fn remove_leftover_rules(run_dir: PathBuf) -> Result<(), BackendError> {
+    match open_iptables(&run_dir).await {
+        Ok(iptables) => remove_rules(iptables).await.map(|_any| ()),
         Err(error) if error.retry() == Retry::Never => {
-            debug!(error = %Chain(&error), "No iptables here, so no rules of ours");
+            debug!(error = %Chain(&error), "No iptables here, so no leftovers are looked for");
             Ok(())
         }
         Err(error) => Err(error),
     }
 }
 
-/// Removes all BPF objects of ours.
-pub(crate) async fn remove_ebpf(dir: PathBuf) -> Result<(), BackendError> {
+fn open_iptables(run_dir: &Path) -> impl Future<Output = Result<Iptables, BackendError>> + use<> {
+    Iptables::new(iptables_config(run_dir))
+}
+
+async fn remove_rules(mut iptables: Iptables) -> Result<bool, BackendError> {
+    let any = !iptables.read_back().await?.is_empty();
+    iptables.remove_all().await?;
+    Ok(any)
+}
+
+/// Removes all BPF objects of ours; tells whether there were any.
+pub(crate) async fn remove_ebpf(dir: PathBuf) -> Result<bool, BackendError> {
     let remove = move || seaway_ebpf_loader::remove_all(&dir).map_err(BackendError::from);
     match spawn_blocking(remove).await {
         Ok(removed) => removed,

@@ -14,11 +14,13 @@ use crate::config::{Config, PodNetworkConfig};
 /// made them. The conf goes first, so that no pod starts on half a network.
 ///
 /// # Errors
-/// The first failure; the other parts are removed all the same.
+/// The first part that could not be looked for or removed; the other parts are removed
+/// all the same.
 pub async fn cleanup(config: Config) -> anyhow::Result<()> {
     let mut outcome = Ok(());
-    let mut part = |name: &'static str, result: anyhow::Result<()>| match result {
-        Ok(()) => info!(part = name, "Removed"),
+    let mut part = |name: &'static str, result: anyhow::Result<bool>| match result {
+        Ok(true) => info!(part = name, "Removed"),
+        Ok(false) => info!(part = name, "Nothing to remove"),
         Err(error) if outcome.is_ok() => outcome = Err(error.context(format!("remove {name}"))),
         Err(error) => warn!(part = name, error = %Chain(error.as_ref()), "Cannot remove"),
     };
@@ -41,15 +43,14 @@ pub async fn cleanup(config: Config) -> anyhow::Result<()> {
     outcome
 }
 
-fn remove_conf(network: &PodNetworkConfig) -> anyhow::Result<()> {
-    ConfFile::new(&network.cni_conf_dir, &network.run_dir).remove()?;
-    Ok(())
+fn remove_conf(network: &PodNetworkConfig) -> anyhow::Result<bool> {
+    Ok(ConfFile::new(&network.cni_conf_dir, &network.run_dir).remove()?)
 }
 
-fn remove_pod_network() -> anyhow::Result<()> {
+fn remove_pod_network() -> anyhow::Result<bool> {
     let changes = PodNetwork::open()?.remove_all()?;
     match changes.failed.into_iter().next() {
         Some(error) => Err(error.into()),
-        None => Ok(()),
+        None => Ok(changes.node || changes.removed > 0),
     }
 }

@@ -148,10 +148,10 @@ sandboxed! {
         let dir = sandbox.options().bpffs_dir;
         assert!(matches!(seaway_ebpf_loader::remove_all(&dir), Err(Error::Locked { .. })));
         drop(backend);
-        seaway_ebpf_loader::remove_all(&dir).unwrap();
+        assert!(seaway_ebpf_loader::remove_all(&dir).unwrap());
         assert!(!dir.exists());
         gone(&programs);
-        seaway_ebpf_loader::remove_all(&dir).unwrap();
+        assert!(!seaway_ebpf_loader::remove_all(&dir).unwrap());
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::node::{Node, address, assert_reaches, pod_path, success};
 
 #[test]
-fn add_gives_a_pod_its_interface_and_reports_it() {
+fn case_15_add_gives_a_pod_its_interface_and_reports_it() {
     if !require_root() {
         return;
     }
@@ -69,7 +69,7 @@ fn add_gives_a_pod_its_interface_and_reports_it() {
 }
 
 #[test]
-fn pods_and_node_reach_each_other_without_asking_for_hardware_addresses() {
+fn case_15_pods_and_node_reach_each_other_without_asking_for_hardware_addresses() {
     if !require_root() {
         return;
     }
@@ -151,7 +151,7 @@ fn the_hosts_end_is_prepared() {
 }
 
 #[test]
-fn a_second_add_is_refused_and_harms_nothing() {
+fn case_20_a_second_add_is_refused_and_harms_nothing() {
     if !require_root() {
         return;
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::node::{Node, address, assert_reaches, pod_path};
 
 #[test]
-fn del_leaves_nothing_and_can_be_repeated() {
+fn case_35_36_37_40_41_del_leaves_nothing_and_can_be_repeated() {
     if !require_root() {
         return;
     }
@@ -23,7 +23,7 @@ fn del_leaves_nothing_and_can_be_repeated() {
 }
 
 #[test]
-fn del_after_the_namespace_is_gone_and_with_a_strange_conf() {
+fn case_38_del_after_the_namespace_is_gone_and_with_a_strange_conf() {
     if !require_root() {
         return;
     }
@@ -39,7 +39,7 @@ fn del_after_the_namespace_is_gone_and_with_a_strange_conf() {
 }
 
 #[test]
-fn del_never_touches_another_pod() {
+fn case_39_del_never_touches_another_pod() {
     if !require_root() {
         return;
     }

@@ -1,16 +1,15 @@
 //! ADD that fails or is killed leaves nothing behind.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::Stdio;
 
 use seaway_testbed::{Netns, require_root};
 use serde_json::{Value, json};
 
-use crate::node::{Node, address, assert_reaches, feed, pod_path};
+use crate::node::{Node, address, assert_reaches, pod_path};
 
 #[test]
-fn a_failed_add_leaves_nothing_and_says_why() {
+fn case_14_19_22_30_a_failed_add_leaves_nothing_and_says_why() {
     if !require_root() {
         return;
     }
@@ -84,7 +83,7 @@ fn a_failed_add_leaves_nothing_and_says_why() {
 }
 
 #[test]
-fn a_result_that_nobody_can_read_is_a_failed_add() {
+fn case_32_a_result_that_nobody_can_read_is_a_failed_add() {
     if !require_root() {
         return;
     }
@@ -102,55 +101,6 @@ fn a_result_that_nobody_can_read_is_a_failed_add() {
     node.assert_empty();
 }
 
-/// Killed by strace at its k-th call of a system call that changes something.
-#[test]
-fn a_killed_add_is_cleaned_by_del_and_the_next_add_works() {
-    if !require_root() {
-        return;
-    }
-    if strace_is_missing() {
-        seaway_testbed::skip("needs strace, which kills at a chosen system call");
-        return;
-    }
-    let (node, pod) = (Node::new("10.244.1.0/29"), Netns::new("pod"));
-    let mut killed = 0;
-    for point in [
-        "rename:when=1", // the record
-        "rename:when=2", // the order
-        "sendto:when=1", // the pair is not made
-        "sendto:when=2", // the host's side
-        "sendto:when=3", // the pod's side
-        "write:when=1",
-        "write:when=2",
-    ] {
-        let plain = node.command("ADD", "killed", pod_path(&pod));
-        let mut command = node.netns.command("strace");
-        command.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
-        let inject = format!("inject={point}:signal=KILL");
-        command
-            .args(["-f", "-o", "/dev/null", "-e", &inject])
-            .arg(&node.program);
-        let output = feed(command, &node.conf);
-        killed += usize::from(!output.status.success());
-        // Nobody else can have been given the same address.
-        let other = Netns::new("other");
-        let result = node.add("other", &other);
-        let records = node.records();
-        let holders: BTreeSet<&str> = records.iter().filter_map(|r| r.split('=').next()).collect();
-        assert_eq!(holders.len(), records.len(), "{point}: {records:?}");
-        assert_reaches(&node.netns, &address(&result));
-        for id in ["killed", "other"] {
-            node.del(id, "");
-        }
-        node.assert_empty();
-        assert_eq!(pod.ip_json("link").as_array().unwrap().len(), 1, "{point}");
-    }
-    assert_eq!(killed, 7, "strace did not kill at every point");
-    node.add("killed", &pod);
-    node.del("killed", pod_path(&pod));
-    node.assert_empty();
-}
-
 #[test]
 fn a_killed_add_that_is_repeated_goes_on_with_its_address() {
     if !require_root() {
@@ -163,11 +113,4 @@ fn a_killed_add_that_is_repeated_goes_on_with_its_address() {
     let result = node.add("c1", &pod);
     assert_reaches(&node.netns, &address(&result));
     assert_eq!(node.records(), ["10.244.1.2=c1:eth0"]);
-}
-
-fn strace_is_missing() -> bool {
-    std::process::Command::new("strace")
-        .arg("-V")
-        .output()
-        .is_err()
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use seaway_testbed::{Netns, bin};
 use serde_json::{Value, json};
@@ -18,8 +18,15 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(range: &str) -> Self {
+        Self::with_ranges(&[range])
+    }
+
+    /// Pods get an address of each family that has a range.
+    pub(crate) fn with_ranges(ranges: &[&str]) -> Self {
         let netns = Netns::new("node");
         netns.ip("addr add 172.30.0.11/32 dev lo");
+        netns.ip("addr add fd00:172::11/128 dev lo nodad");
+        let ranges: Vec<Value> = ranges.iter().map(|r| json!({"subnet": r})).collect();
         let dir = tempfile::tempdir().unwrap();
         let conf = json!({
             "cniVersion": "1.0.0",
@@ -28,7 +35,7 @@ impl Node {
             "mtu": 1450,
             "ipam": {
                 "type": "seaway",
-                "ranges": [{"subnet": range}],
+                "ranges": ranges,
                 "dataDir": dir.path().join("cni"),
             },
         });
@@ -96,12 +103,19 @@ impl Node {
         names
     }
 
+    /// Where the records of this boot are.
+    pub(crate) fn record_dir(&self) -> PathBuf {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        self.dir.path().join("cni/seaway").join(boot.trim())
+    }
+
     /// No pod's interface, route, neighbour entry or record.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {
         let links = self.netns.ip_json("link");
         assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
         assert_eq!(self.netns.ip_json("route show proto 83"), json!([]));
+        assert_eq!(self.netns.ip_json("-6 route show proto 83"), json!([]));
         assert_eq!(self.netns.ip_json("neigh"), json!([]));
         assert_eq!(self.records(), [""; 0]);
     }
@@ -111,7 +125,12 @@ impl Node {
 /// other host says so. From loopback this is also an ICMP answer.
 #[track_caller]
 pub(crate) fn assert_reaches(from: &Netns, address: &str) {
-    let error = from.ask_udp(&format!("{address}:9")).unwrap_err();
+    let target = if address.contains(':') {
+        format!("[{address}]:9")
+    } else {
+        format!("{address}:9")
+    };
+    let error = from.ask_udp(&target).unwrap_err();
     assert_eq!(
         error.kind(),
         std::io::ErrorKind::ConnectionRefused,
@@ -123,7 +142,12 @@ pub(crate) fn pod_path(pod: &Netns) -> &str {
     pod.path().to_str().unwrap()
 }
 
-pub(crate) fn feed(mut command: Command, conf: &Value) -> Output {
+pub(crate) fn feed(command: Command, conf: &Value) -> Output {
+    start(command, conf).wait_with_output().unwrap()
+}
+
+/// Starts a call, gives it its configuration and does not wait for its end.
+pub(crate) fn start(mut command: Command, conf: &Value) -> Child {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -134,7 +158,7 @@ pub(crate) fn feed(mut command: Command, conf: &Value) -> Output {
     // A plugin that fails early does not read it.
     stdin.write_all(conf.to_string().as_bytes()).ok();
     drop(stdin);
-    child.wait_with_output().unwrap()
+    child
 }
 
 pub(crate) fn text(output: &Output) -> String {
@@ -165,7 +189,17 @@ pub(crate) fn failure(output: &Output) -> Value {
     error
 }
 
+/// The first one.
 pub(crate) fn address(result: &Value) -> String {
-    let network = result["ips"][0]["address"].as_str().unwrap();
-    network.strip_suffix("/32").unwrap().to_owned()
+    addresses(result).remove(0)
+}
+
+pub(crate) fn addresses(result: &Value) -> Vec<String> {
+    let ips = result["ips"].as_array().unwrap().iter();
+    ips.map(|ip| {
+        let (address, length) = ip["address"].as_str().unwrap().split_once('/').unwrap();
+        assert_eq!(length, if address.contains(':') { "128" } else { "32" });
+        address.to_owned()
+    })
+    .collect()
 }

@@ -64,7 +64,7 @@ fn a_chained_result_is_passed_on() {
 }
 
 #[test]
-fn check_names_what_is_missing() {
+fn case_43_45_check_names_what_is_missing() {
     if !require_root() {
         return;
     }
@@ -75,12 +75,12 @@ fn check_names_what_is_missing() {
         (
             "addr del 10.244.1.2/32 dev eth0",
             false,
-            "eth0 lost 10.244.1.2/32",
+            "eth0 lost 10.244.1.2",
         ),
         ("route del default", false, "default route"),
         ("neigh del 169.254.1.1 dev eth0", false, "169.254.1.1"),
         ("link set eth0 down", false, "eth0 is down"),
-        ("route del 10.244.1.2", true, "route to 10.244.1.2/32"),
+        ("route del 10.244.1.2", true, "route to 10.244.1.2"),
         ("link del swec43057c07aa", true, "eth0 is gone"),
     ] {
         node.conf["prevResult"] = Value::Null;
@@ -124,7 +124,7 @@ fn status_follows_the_pool() {
 }
 
 #[test]
-fn version_and_unknown_commands() {
+fn case_1_to_4_version_and_commands_that_are_none() {
     if !require_root() {
         return;
     }
@@ -132,9 +132,11 @@ fn version_and_unknown_commands() {
     let version = success(&node.call("VERSION", "", ""));
     assert_eq!(
         version["supportedVersions"],
-        json!(["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"])
+        json!([
+            "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"
+        ])
     );
-    assert_eq!(node.fails("GC", "c1", "")["code"], 4);
+    assert_eq!(node.fails("FOO", "c1", "")["code"], 4);
     let error = node.fails("ADD", "", "");
     assert_eq!(error["code"], 4);
     assert!(

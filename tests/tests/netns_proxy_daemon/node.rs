@@ -124,10 +124,12 @@ impl Node {
         fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
     }
 
-    pub(crate) fn cleanup(&self) {
+    /// What the program has said.
+    pub(crate) fn cleanup(&self) -> String {
         let output = self.command("cleanup").output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{text}");
+        text
     }
 
     /// Status code and body of a GET inside the namespace.
@@ -194,11 +196,10 @@ impl Node {
     /// Tables other than those that iptables makes.
     pub(crate) fn nft(&self) -> Vec<String> {
         let tables = self.netns.must_run(&["nft", "list", "tables"]);
-        let others = tables.lines().filter(|table| {
-            let known = table.strip_prefix("table ip6 ");
-            let known = known.or_else(|| table.strip_prefix("table ip "));
-            !known.is_some_and(|name| ["filter", "nat"].contains(&name))
-        });
+        let of_iptables = ["ip filter", "ip nat", "ip6 filter", "ip6 nat"];
+        let others = tables
+            .lines()
+            .filter(|t| !of_iptables.iter().any(|of| *t == format!("table {of}")));
         others.map(str::to_owned).collect()
     }
 }

@@ -1,4 +1,5 @@
 use super::super::cluster_ip::Saved;
+use super::super::files::File;
 use super::super::manifest::parse;
 use super::*;
 
@@ -8,7 +9,7 @@ fn at(second: i64) -> Timestamp {
 
 fn state() -> State {
     let allocator = Allocator::new("10.96.0.0/24".parse().unwrap(), Saved::default());
-    State::new("n1", allocator, BTreeMap::new())
+    State::new("n1", allocator, Restored::default())
 }
 
 fn file(text: &str) -> File {
@@ -40,7 +41,7 @@ fn only<K>(objects: &Objects<K>) -> &Arc<K> {
 #[test]
 fn a_pod_is_assigned_to_this_node() {
     let mut state = state();
-    state.set_file("web.yaml", pod("i:1"));
+    state.files.offer("web.yaml", pod("i:1"));
     let (snapshot, problems) = state.reconcile(at(5));
     assert!(problems.is_empty());
     let pod = only(&snapshot.pods);
@@ -61,7 +62,7 @@ fn a_pod_is_assigned_to_this_node() {
 fn the_same_content_is_the_same_pod() {
     let uid = |name: &str, image: &str| {
         let mut state = state();
-        state.set_file(name, pod(image));
+        state.files.offer(name, pod(image));
         only(&state.reconcile(at(5)).0.pods)
             .metadata
             .uid
@@ -76,13 +77,13 @@ fn the_same_content_is_the_same_pod() {
 #[test]
 fn a_changed_pod_ends_before_its_successor_begins() {
     let mut state = state();
-    state.set_file("web.yaml", pod("i:1"));
+    state.files.offer("web.yaml", pod("i:1"));
     let old = only(&state.reconcile(at(5)).0.pods)
         .metadata
         .uid
         .clone()
         .unwrap();
-    state.set_file("web.yaml", pod("i:2"));
+    state.files.offer("web.yaml", pod("i:2"));
     let (snapshot, _) = state.reconcile(at(6));
     let ending = only(&snapshot.pods);
     assert_eq!(ending.metadata.uid.as_ref(), Some(&old));
@@ -106,13 +107,13 @@ fn a_changed_pod_ends_before_its_successor_begins() {
 #[test]
 fn a_removed_file_ends_its_pod() {
     let mut state = state();
-    state.set_file("web.yaml", pod("i:1"));
+    state.files.offer("web.yaml", pod("i:1"));
     let uid = only(&state.reconcile(at(5)).0.pods)
         .metadata
         .uid
         .clone()
         .unwrap();
-    state.remove_file("web.yaml");
+    state.files.retain(|name| name != "web.yaml");
     assert!(
         only(&state.reconcile(at(6)).0.pods)
             .metadata
@@ -126,8 +127,8 @@ fn a_removed_file_ends_its_pod() {
 #[test]
 fn readiness_reaches_the_slices() {
     let mut state = state();
-    state.set_file("web.yaml", pod("i:1"));
-    state.set_file("svc.yaml", service(""));
+    state.files.offer("web.yaml", pod("i:1"));
+    state.files.offer("svc.yaml", service(""));
     let (snapshot, _) = state.reconcile(at(5));
     assert!(
         only(&snapshot.slices)
@@ -150,38 +151,89 @@ fn readiness_reaches_the_slices() {
     assert_eq!(state.statuses().len(), 1);
 }
 
+fn only_uid(snapshot: &Snapshot) -> String {
+    only(&snapshot.pods).metadata.uid.clone().unwrap()
+}
+
 #[test]
-fn statuses_of_an_earlier_run_come_back() {
+fn a_pod_that_comes_back_is_another_one() {
+    let mut state = state();
+    state.files.offer("web.yaml", pod("i:1"));
+    let first = only_uid(&state.reconcile(at(5)).0);
+    state.files.retain(|_| false);
+    state.reconcile(at(6));
+    state.files.offer("web.yaml", pod("i:1"));
+    let ending = state.reconcile(at(7)).0;
+    assert_eq!(only_uid(&ending), first, "it still ends");
+    assert!(only(&ending.pods).metadata.deletion_timestamp.is_some());
+    state.finish_deletion(&first);
+    let second = state.reconcile(at(8)).0;
+    assert_ne!(only_uid(&second), first);
+    assert!(only(&second.pods).metadata.deletion_timestamp.is_none());
+}
+
+/// As the next run of the agent would find it.
+fn next_run(state: &mut State) -> State {
+    let kept = serde_json::to_string(&state.unsaved().unwrap()).unwrap();
+    let restored = serde_json::from_str(&kept).unwrap();
+    let allocator = Allocator::new("10.96.0.0/24".parse().unwrap(), Saved::default());
+    State::new("n1", allocator, restored)
+}
+
+#[test]
+fn pods_are_the_same_after_a_restart() {
     let mut first = state();
-    first.set_file("web.yaml", pod("i:1"));
-    let uid = only(&first.reconcile(at(5)).0.pods)
-        .metadata
-        .uid
-        .clone()
-        .unwrap();
+    first.files.offer("web.yaml", pod("i:1"));
+    let uid = only_uid(&first.reconcile(at(5)).0);
+    first.files.retain(|_| false);
+    first.reconcile(at(6));
+    first.finish_deletion(&uid);
+    first.files.offer("web.yaml", pod("i:1"));
+    let uid = only_uid(&first.reconcile(at(7)).0);
+    assert!(first.unsaved().is_some());
+    assert!(first.unsaved().is_none(), "once");
     let status = PodStatus {
         pod_ip: Some("10.244.0.5".into()),
         ..PodStatus::default()
     };
-    let allocator = Allocator::new("10.96.0.0/24".parse().unwrap(), Saved::default());
-    let mut second = State::new("n1", allocator, BTreeMap::from([(uid, status)]));
-    second.set_file("web.yaml", pod("i:1"));
-    let (snapshot, _) = second.reconcile(at(9));
+    assert!(first.set_status(&uid, status));
+    first.is_unsaved = true;
+    let mut second = next_run(&mut first);
+    second.files.offer("web.yaml", pod("i:1"));
+    let snapshot = second.reconcile(at(9)).0;
+    assert_eq!(only_uid(&snapshot), uid);
     let ip = only(&snapshot.pods).status.as_ref().unwrap().pod_ip.clone();
     assert_eq!(ip.as_deref(), Some("10.244.0.5"));
 }
 
 #[test]
+fn an_end_goes_on_after_a_restart() {
+    let mut first = state();
+    first.files.offer("web.yaml", pod("i:1"));
+    let uid = only_uid(&first.reconcile(at(5)).0);
+    first.files.offer("web.yaml", pod("i:2"));
+    first.reconcile(at(6));
+    let mut second = next_run(&mut first);
+    second.files.offer("web.yaml", pod("i:2"));
+    let ending = second.reconcile(at(9)).0;
+    assert_eq!(only_uid(&ending), uid, "the old one goes first");
+    let end = only(&ending.pods).metadata.deletion_timestamp.clone();
+    assert_eq!(end.unwrap().0, at(13), "its end does not move");
+}
+
+#[test]
 fn services_get_addresses_and_conflicts_are_told_once() {
     let mut state = state();
-    state.set_file("a.yaml", service(", clusterIP: 10.96.0.9"));
+    state
+        .files
+        .offer("a.yaml", service(", clusterIP: 10.96.0.9"));
     let (snapshot, _) = state.reconcile(at(5));
     let spec = only(&snapshot.services).spec.clone().unwrap();
     assert_eq!(spec.cluster_ip.as_deref(), Some("10.96.0.9"));
     assert_eq!(spec.cluster_ips.unwrap(), ["10.96.0.9"]);
     let other = "{apiVersion: v1, kind: Service, metadata: {name: other}, \
                  spec: {ports: [{port: 80}], clusterIP: 10.96.0.9}}";
-    state.set_file("b.yaml", file(other));
+    state.files.offer("b.yaml", file(other));
     let (snapshot, problems) = state.reconcile(at(6));
     assert_eq!(snapshot.services.len(), 1);
     let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -191,7 +243,7 @@ fn services_get_addresses_and_conflicts_are_told_once() {
                         10.96.0.9 belongs to Service default/web"]
     );
     assert!(state.reconcile(at(7)).1.is_empty(), "told once");
-    state.remove_file("a.yaml");
+    state.files.retain(|name| name != "a.yaml");
     state.reconcile(at(8));
     let (snapshot, _) = state.reconcile(at(9));
     assert!(
@@ -203,23 +255,9 @@ fn services_get_addresses_and_conflicts_are_told_once() {
 #[test]
 fn headless_services_need_no_address() {
     let mut state = state();
-    state.set_file("svc.yaml", service(", clusterIP: None"));
+    state.files.offer("svc.yaml", service(", clusterIP: None"));
     let (snapshot, problems) = state.reconcile(at(5));
     assert!(problems.is_empty());
     let spec = only(&snapshot.services).spec.as_ref().unwrap();
     assert_eq!(spec.cluster_ip.as_deref(), Some("None"));
-}
-
-#[test]
-fn an_object_in_two_files_belongs_to_the_first() {
-    let mut state = state();
-    state.set_file("b.yaml", pod("i:2"));
-    state.set_file("a.yaml", pod("i:1"));
-    let (snapshot, problems) = state.reconcile(at(5));
-    assert_eq!(
-        problems[0].to_string(),
-        "b.yaml: Pod default/web: is already in a.yaml"
-    );
-    let spec = only(&snapshot.pods).spec.as_ref().unwrap();
-    assert_eq!(spec.containers[0].image.as_deref(), Some("i:1"));
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Masquerade;
+use crate::ruleset::Match;
 
 fn masquerade() -> Ruleset {
     let wanted = Masquerade {
@@ -17,7 +18,7 @@ fn expressions_equal_those_of_nft() {
     let rule = ruleset.chains[0].rules.first().unwrap();
     assert_eq!(
         rule.matches,
-        Some(Match::Destination("10.96.0.0/13".parse().unwrap()))
+        [Match::Destination("10.96.0.0/13".parse().unwrap())]
     );
     let payload = new_rule(Family::V4, "egress-masquerade", rule).payload;
     let nft = b"\x34\x00\x01\x80\x0c\x00\x01\x00payload\x00\x24\x00\x02\x80\

@@ -29,6 +29,13 @@ fn golden() {
   "name": "seaway",
   "plugins": [
     {
+      "capabilities": {
+        "bandwidth": true,
+        "ipRanges": true,
+        "ips": true,
+        "mac": true,
+        "portMappings": true
+      },
       "ipam": {
         "dataDir": "/run/seaway/cni",
         "ranges": [

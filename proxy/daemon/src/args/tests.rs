@@ -71,11 +71,26 @@ fn bad_flags_name_the_flag() {
         ("--healthz-bind-address 10256", "--healthz-bind-address"),
         ("--mtu 10", "--mtu"),
         ("--node-name=", "--node-name"),
+        ("--node-name ../x", "--node-name"),
+        ("--node-name Node", "--node-name"),
+        ("--node-name a..b", "--node-name"),
         ("--run-dir run", "--run-dir"),
         ("--unknown", "--unknown"),
     ] {
         let text = run(flags).unwrap_err().to_string();
         assert!(text.contains(expect), "{flags}: {text}");
+    }
+}
+
+#[test]
+fn host_names_that_name_no_node() {
+    for name in ["", "../x", "a_b", "a."] {
+        let words = ["seaway-proxy", "run", "--cluster-cidr", "10.244.0.0/16"];
+        let Verb::Run(args) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("not run")
+        };
+        let refused = BadConfig::NoNodeName(name.to_owned());
+        assert_eq!(args.config(name).unwrap_err(), refused);
     }
 }
 

@@ -1,0 +1,191 @@
+//! The handle's verbs for hostPorts.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use seaway_netlink::wire::Frame;
+use seaway_netlink::{Family, NetlinkError, Socket};
+
+use crate::conntrack::forget;
+use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
+use crate::hostports::{CHAINS, HostPort, Protocol, SETS, belongs_to, hairpin, ruleset};
+use crate::message::{batch, replace};
+use crate::set::{Element, add_element, delete_element, elements, list_elements};
+
+/// UDP's number in the maps.
+const UDP: u8 = 17;
+
+impl Firewall {
+    /// Leads these ports to their pods. UDP flows that others have answered so
+    /// far come to the pod from now on.
+    ///
+    /// # Errors
+    /// [`FirewallError::PortTaken`] when one of them leads to another pod. A
+    /// family that failed is as it was before; IPv4 comes first.
+    pub fn add_host_ports(&mut self, ports: &[HostPort]) -> Result<(), FirewallError> {
+        for family in FAMILIES {
+            let ports: Vec<&HostPort> = ports.iter().filter(|p| p.family() == family).collect();
+            if ports.is_empty() {
+                continue;
+            }
+            let rules = ruleset(family);
+            let marks = self.marks(family, true)?;
+            if !agree(&marks, &CHAINS, Some(&rules)) {
+                self.write(family, &replace(&rules))?;
+            }
+            let frames = ports.iter().map(|p| add_element(family, &p.element()));
+            let pods: BTreeSet<IpAddr> = ports.iter().map(|port| port.pod).collect();
+            let pods = pods.into_iter().map(|p| add_element(family, &hairpin(p)));
+            match self.wire.transact(&batch(frames.chain(pods).collect())) {
+                Ok(_) => {}
+                Err(source) => return Err(self.why_refused(family, &ports, source)),
+            }
+            self.redirect_flows(family, &ports)?;
+        }
+        Ok(())
+    }
+
+    /// The first of these ports that does not lead to its pod.
+    pub fn missing_host_port(
+        &mut self,
+        ports: &[HostPort],
+    ) -> Result<Option<HostPort>, FirewallError> {
+        for family in FAMILIES {
+            let wanted: Vec<&HostPort> = ports.iter().filter(|p| p.family() == family).collect();
+            let Some(first) = wanted.first() else {
+                continue;
+            };
+            if !agree(&self.marks(family, true)?, &CHAINS, Some(&ruleset(family))) {
+                return Ok(Some(**first));
+            }
+            let have = self.host_port_elements(family)?;
+            let is_missing = |port: &&&HostPort| {
+                let want = port.element();
+                !have
+                    .iter()
+                    .any(|e| (e.set, &e.key, &e.data) == (want.set, &want.key, &want.data))
+            };
+            if let Some(port) = wanted.iter().find(is_missing) {
+                return Ok(Some(**port));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes all ports that lead to these pods, and forgets their UDP flows.
+    /// Tells how many there were; none is fine.
+    pub fn remove_host_ports_of(&mut self, pods: &[IpAddr]) -> Result<usize, FirewallError> {
+        let mut count = 0;
+        for family in FAMILIES {
+            let pods: Vec<IpAddr> = pods
+                .iter()
+                .copied()
+                .filter(|pod| Family::of(*pod) == family)
+                .collect();
+            if pods.is_empty() {
+                continue;
+            }
+            let mut doomed = self.host_port_elements(family)?;
+            doomed.retain(|e| {
+                pods.iter()
+                    .any(|pod| belongs_to(e.set, &e.key, &e.data, *pod))
+            });
+            if doomed.is_empty() {
+                continue;
+            }
+            let frames: Vec<Frame> = doomed.iter().map(|e| delete_element(family, e)).collect();
+            self.write(family, &batch(frames))?;
+            count += doomed.iter().filter(|e| !e.data.is_empty()).count();
+            if doomed.iter().any(is_udp) {
+                forget(&mut self.wire, family, |flow| {
+                    pods.iter().any(|pod| flow.leads_to(*pod))
+                })
+                .map_err(|source| FirewallError::Flows { source })?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Every element of our maps; none when there are no maps.
+    fn host_port_elements(&mut self, family: Family) -> Result<Vec<Element>, FirewallError> {
+        let mut all = Vec::new();
+        for set in SETS {
+            let replies = match self.wire.dump(&list_elements(family, set)) {
+                Ok(replies) => replies,
+                Err(error) if error.is_not_found() || error.is_unsupported() => continue,
+                Err(source) => return Err(FirewallError::Read { family, source }),
+            };
+            all.extend(
+                replies
+                    .iter()
+                    .flat_map(elements)
+                    .map(|(key, data)| Element {
+                        set,
+                        key,
+                        data,
+                        text: String::from("of a pod"),
+                    }),
+            );
+        }
+        Ok(all)
+    }
+
+    fn why_refused(
+        &mut self,
+        family: Family,
+        ports: &[&HostPort],
+        source: NetlinkError,
+    ) -> FirewallError {
+        // An element with the same key and other data is "busy".
+        if (source.is_exists() || source.is_busy())
+            && let Ok(have) = self.host_port_elements(family)
+        {
+            for port in ports {
+                let want = port.element();
+                let same = |e: &&Element| (e.set, &e.key) == (want.set, &want.key);
+                if let Some(holder) = have.iter().find(same).and_then(|e| pod_of(family, &e.data)) {
+                    return FirewallError::PortTaken {
+                        port: **port,
+                        holder,
+                    };
+                }
+            }
+        }
+        FirewallError::Write { family, source }
+    }
+
+    fn redirect_flows(&mut self, family: Family, ports: &[&HostPort]) -> Result<(), FirewallError> {
+        let udp = |port: &&&HostPort| port.protocol == Protocol::Udp;
+        let udp: Vec<&&HostPort> = ports.iter().filter(udp).collect();
+        if udp.is_empty() {
+            return Ok(());
+        }
+        let flows = |source| FirewallError::Flows { source };
+        let local = Socket::open()
+            .and_then(|mut socket| socket.addresses(family, None))
+            .map_err(flows)?;
+        let local: BTreeSet<IpAddr> = local.iter().map(|a| a.network.ip()).collect();
+        let misses = |port: &HostPort, flow: &crate::conntrack::Flow| {
+            let one = port.host_ip.map(|ip| BTreeSet::from([ip]));
+            flow.misses(port.host_port, one.as_ref().unwrap_or(&local), port.pod)
+        };
+        forget(&mut self.wire, family, |flow| {
+            udp.iter().any(|port| misses(port, flow))
+        })
+        .map(drop)
+        .map_err(flows)
+    }
+}
+
+fn is_udp(element: &Element) -> bool {
+    // The protocol is the last field but one of a map's key.
+    let protocol = element.key.len().checked_sub(8);
+    !element.data.is_empty() && protocol.and_then(|at| element.key.get(at)) == Some(&UDP)
+}
+
+fn pod_of(family: Family, data: &[u8]) -> Option<IpAddr> {
+    match family {
+        Family::V4 => data.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
+        Family::V6 => data.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),
+    }
+}
