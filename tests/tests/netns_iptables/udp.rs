@@ -14,6 +14,7 @@ const NODE_PORT: u16 = 30053;
 /// Of the node, beyond its uplink.
 const NODE: &str = "192.168.60.1:30053";
 const POD_PORT: u16 = 8080;
+const TRIES: usize = 3;
 /// Somebody else's rules, for which the kernel begins to track.
 const TRACKED: &str = "*nat
 -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE
@@ -60,8 +61,17 @@ impl Client {
         Self(from.enter(open).unwrap())
     }
 
-    /// Who answers, or why nobody does. An error of an earlier datagram is not of this one.
+    /// Who answers, or why nobody does. The kernel may lose a datagram while a link
+    /// comes up; one that is black-holed loses all.
     fn ask(&self) -> String {
+        let answer = (0..TRIES).map(|_| self.try_ask());
+        let silence = io::ErrorKind::WouldBlock.to_string();
+        let mut answer = answer.skip_while(|answer| *answer == silence);
+        answer.next().unwrap_or(silence.clone())
+    }
+
+    fn try_ask(&self) -> String {
+        // An error of an earlier datagram is not of this one.
         self.0.take_error().unwrap();
         let asked = || {
             self.0.send(b"who?")?;
