@@ -36,7 +36,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("seaway-proxy-core", &[]),
-    ("seaway-proxy-iptables", &["seaway-proxy-core"]),
+    (
+        "seaway-proxy-iptables",
+        &["seaway-netlink", "seaway-proxy-core"],
+    ),
     ("seaway-testbed", &[]),
     ("xtask", &["seaway-testbed"]),
 ];

@@ -167,10 +167,23 @@ impl Wire {
     /// # Errors
     /// The kernel's, or [`Reason::DumpInterrupted`] after five attempts.
     pub fn dump(&mut self, frame: &Frame) -> Result<Vec<Reply>, NetlinkError> {
+        self.dump_some(frame, Some)
+    }
+
+    /// Lists what `pick` makes of objects; a long list takes no more memory than
+    /// what is picked.
+    ///
+    /// # Errors
+    /// As [`dump`](Self::dump).
+    pub fn dump_some<T>(
+        &mut self,
+        frame: &Frame,
+        mut pick: impl FnMut(Reply) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
         let mut request = frame.clone();
         request.flags |= NLM_F_DUMP;
         for _ in 0..DUMP_ATTEMPTS {
-            if let Some(replies) = self.dump_once(&request)? {
+            if let Some(replies) = self.dump_once(&request, &mut pick)? {
                 return Ok(replies);
             }
         }
@@ -178,7 +191,11 @@ impl Wire {
     }
 
     /// `None`: interrupted (`NLM_F_DUMP_INTR`).
-    fn dump_once(&mut self, frame: &Frame) -> Result<Option<Vec<Reply>>, NetlinkError> {
+    fn dump_once<T>(
+        &mut self,
+        frame: &Frame,
+        pick: &mut impl FnMut(Reply) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, NetlinkError> {
         let sequence = self.send(std::slice::from_ref(frame))?;
         let mut replies = Vec::new();
         let mut interrupted = false;
@@ -189,7 +206,7 @@ impl Wire {
                 }
                 interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
                 match message.body {
-                    Body::Object(reply) => replies.push(reply),
+                    Body::Object(reply) => replies.extend(pick(reply)),
                     Body::Ack(Some(reason)) | Body::Done(Some(reason)) => {
                         return Err(frame.error(reason));
                     }

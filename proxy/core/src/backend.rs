@@ -94,6 +94,13 @@ pub trait Backend: Send {
         want: &Self::Rendered,
     ) -> impl Future<Output = Result<(), BackendError>> + Send;
 
+    /// After a round that went well: ends what the kernel remembers of earlier
+    /// rules and `desired` no longer means. A failure is reported by the backend
+    /// and made up for in a later round; new connections do not depend on it.
+    fn settle(&mut self, _desired: &DesiredState) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Removes everything of ours, adopted leftovers of earlier runs included.
     fn remove_all(&mut self) -> impl Future<Output = Result<(), BackendError>> + Send;
 }

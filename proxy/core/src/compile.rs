@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 
 use crate::desired::{
-    DesiredState, Family, FamilyState, HealthCheck, ServicePort, ServicePortName,
+    DesiredState, Family, FamilyState, HealthCheck, Protocol, ServicePort, ServicePortName,
 };
 use crate::ingest::{Port, ServiceSpec};
 use crate::model::Model;
@@ -86,6 +86,10 @@ fn push_service(
             frontends,
             cluster: known.cluster(node),
             local: known.local(),
+            serving: match port.protocol {
+                Protocol::Tcp => Vec::new(),
+                Protocol::Udp | Protocol::Sctp => known.serving(),
+            },
             internal: spec.internal,
             external: spec.external,
             source_ranges: source_ranges(spec, family, node),

@@ -182,6 +182,10 @@ pub struct ServicePort {
     /// of `cluster`: hints may exclude a local one, and the fallback to
     /// terminating endpoints is decided for either set on its own.
     pub local: Vec<Endpoint>,
+    /// Where flows of a protocol without connections (UDP, and SCTP for its
+    /// reused ports) may go on: every endpoint that serves, whatever policies and
+    /// hints say of new ones. Sorted, without duplicates; empty for TCP.
+    pub serving: Vec<SocketAddr>,
     /// For clusterIPs.
     pub internal: TrafficPolicy,
     /// For everything else.

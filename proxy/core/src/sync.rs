@@ -34,6 +34,8 @@ pub async fn sync_once<B: Backend>(
     if changed {
         backend.apply(&have, &rendered).await?;
     }
+    // Also when nothing has changed: an earlier run may have died before this.
+    backend.settle(desired).await;
     Ok(SyncReport { changed, rendered })
 }
 

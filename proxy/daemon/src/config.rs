@@ -76,7 +76,7 @@ pub struct ServicesConfig {
     pub node_ports: NodePorts,
     /// Whether NodePorts are served on 127.0.0.1 (iptables).
     pub localhost_node_ports: bool,
-    /// Whether all clients of clusterIPs are masqueraded.
+    /// Whether all clients of clusterIPs are masqueraded (iptables).
     pub masquerade_all: bool,
 }
 

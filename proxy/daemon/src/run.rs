@@ -136,8 +136,11 @@ fn spawn_service_proxy(
     );
     let (synced, services_synced) = watch::channel(false);
     let (health_checks, wanted) = watch::channel(Wanted::default());
-    let checks = HealthChecks::new(wanted, shared.health.clone(), stop());
-    tasks.spawn("health-checks", checks.run());
+    // With eBPF this node serves no load balancer yet, so it must not ask for one's traffic.
+    if config.service_proxy == ServiceProxy::Iptables {
+        let checks = HealthChecks::new(wanted, shared.health.clone(), stop());
+        tasks.spawn("health-checks", checks.run());
+    }
     let sync = SyncLoop {
         feed,
         node_name: config.node_name.clone(),

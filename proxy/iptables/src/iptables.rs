@@ -9,6 +9,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::command::{self, CommandError};
 use crate::config::Config;
+use crate::conntrack::Conntrack;
 use crate::flavour::{self, Flavour};
 use crate::localhost::Localhost;
 use crate::render;
@@ -37,6 +38,7 @@ pub struct Iptables {
     affinity: bool,
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
+    conntrack: Conntrack,
 }
 
 impl Iptables {
@@ -57,6 +59,7 @@ impl Iptables {
             families: &Family::ALL,
             affinity: true,
             check_other: true,
+            conntrack: Conntrack::default(),
         };
         if !new.has_ipv6().await {
             new.families = &[Family::V4];
@@ -289,6 +292,10 @@ impl Backend for Iptables {
         }
         let destroyed = self.destroy_sets(have, want).await;
         destroyed.map_err(|e| failure("destroy sets of clients", e))
+    }
+
+    async fn settle(&mut self, desired: &DesiredState) {
+        self.conntrack.settle(self.families, desired).await;
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {

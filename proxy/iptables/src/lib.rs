@@ -25,11 +25,15 @@
 //! Rendering, parsing and comparing are pure. The kernel is written by one run
 //! of `iptables-restore --noflush`, with the chains that differ and nothing else.
 //!
+//! A flow of UDP stays with its endpoint for as long as conntrack remembers it, so
+//! what goes to an endpoint that is no more is removed there (see `conntrack`).
+//!
 //! Deliberately not here: which pods may be reached (network policy), forwarding
 //! of what no Service concerns, and egress masquerade (the pod network's).
 
 mod command;
 mod config;
+mod conntrack;
 mod flavour;
 mod iptables;
 mod localhost;

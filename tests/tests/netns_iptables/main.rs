@@ -8,3 +8,4 @@ mod node;
 mod passage;
 mod rules;
 mod traffic;
+mod udp;

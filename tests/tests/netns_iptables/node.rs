@@ -145,9 +145,15 @@ pub(crate) fn web(pods: u8) -> DesiredState {
             protocol,
             kind: FrontendKind::ClusterIp,
         };
+        let cluster: Vec<Endpoint> = endpoints.collect();
+        let serving = match protocol {
+            Protocol::Tcp => Vec::new(),
+            Protocol::Udp | Protocol::Sctp => cluster.iter().map(|e| e.addr).collect(),
+        };
         let service = ServicePort {
             frontends: vec![frontend],
-            cluster: endpoints.collect(),
+            cluster,
+            serving,
             ..ServicePort::default()
         };
         desired.v4.services.insert(name("web", port), service);
@@ -205,6 +211,9 @@ pub(crate) fn in_v6(half: &FamilyState) -> FamilyState {
         for endpoint in port.cluster.iter_mut().chain(&mut port.local) {
             endpoint.addr.set_ip(v6(endpoint.addr.ip()));
         }
+        port.serving
+            .iter_mut()
+            .for_each(|addr| addr.set_ip(v6(addr.ip())));
     }
     half
 }

@@ -211,4 +211,10 @@ fn load_balancers_are_told_of_this_nodes_endpoints() {
     api.apply(SERVICES, balanced("Cluster"));
     daemon.wait("a closed port", || check().is_err());
     assert_eq!(daemon.terminate().code(), Some(0));
+    // The other backend serves no load balancer, and says so.
+    api.apply(SERVICES, balanced("Local"));
+    api.apply(SLICES, crate::slice("web", "10.244.0.5"));
+    let daemon = node_a.start_with("ebpf", &NO_NETWORK);
+    daemon.wait_said(&["Programmed all Services", "backend=\"ebpf\""]);
+    assert!(check().is_err(), "{}", daemon.log());
 }

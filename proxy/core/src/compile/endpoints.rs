@@ -115,6 +115,13 @@ impl<'a> Known<'a> {
         ready
     }
 
+    /// All that answer, on any node.
+    pub(super) fn serving(&self) -> Vec<SocketAddr> {
+        let serving = |c: &Candidate<'_>| c.ready() || c.endpoint.conditions.serving;
+        let serving = self.0.iter().filter(|(_, c)| serving(c));
+        serving.map(|(&addr, _)| addr).collect()
+    }
+
     /// Addresses of this node's ready endpoints.
     pub(super) fn local_ready(&self) -> impl Iterator<Item = IpAddr> {
         let ready = self.0.iter().filter(|(_, c)| c.local && c.ready());

@@ -52,7 +52,7 @@ pub struct ServicesArgs {
         default_missing_value = "true"
     )]
     pub iptables_localhost_nodeports: bool,
-    /// Whether all clients of clusterIPs are masqueraded, pods included
+    /// Whether all clients of clusterIPs are masqueraded, pods included (iptables)
     #[arg(
         long,
         env = "SEAWAY_MASQUERADE_ALL",

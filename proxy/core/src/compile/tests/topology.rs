@@ -206,3 +206,28 @@ fn nodes() {
     list[1] = "2 there unready nodes=n2 zones=a";
     check(&list, "3", "");
 }
+
+#[test]
+fn flows_without_a_connection_go_on_to_whoever_serves() {
+    let states = [
+        "1 here ready zones=a",
+        "2 there ready zones=b",
+        "3 there leaving",
+        "4 here gone",
+        "5 here unready",
+    ];
+    for (protocol, expect) in [
+        ("UDP", "10.0.1.1:8080 10.0.1.2:8080 10.0.1.3:8080"),
+        ("SCTP", "10.0.1.1:8080 10.0.1.2:8080 10.0.1.3:8080"),
+        ("TCP", ""),
+    ] {
+        let ports = json!([{"name": "http", "port": 80, "protocol": protocol}]);
+        let service = service("web", "2024-01-01T00:00:00Z", "10.96.0.1", ports);
+        let port = json!({"name": "http", "port": 8080, "protocol": protocol});
+        let endpoints: Vec<Value> = states.iter().map(|text| endpoint(text)).collect();
+        let compiled = compiled(&[service], &[slice("s", "web", port, json!(endpoints))]);
+        let port = compiled.desired.v4.services.values().next().unwrap();
+        let serving: Vec<String> = port.serving.iter().map(ToString::to_string).collect();
+        assert_eq!(serving.join(" "), expect, "{protocol}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Flows that conntrack still sends where no endpoint is.
+//!
+//! DNAT is decided once per flow, and a flow of UDP lives for as long as its client
+//! sends. So one that leads to an endpoint that has gone, or that was let through
+//! untranslated while there was no rule, has to be removed; its next packet meets
+//! the present rules. All others are left alone, those of restarted daemons too.
+//!
+//! Whether a flow is stale is told from the flow and the present endpoints, not from
+//! what has changed. So the first round of a run finds what an earlier one missed.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use seaway_netlink::{NetlinkError, Socket};
+use seaway_proxy_core::desired::{DesiredState, Family};
+use tokio::task::spawn_blocking;
+use tracing::{debug, warn};
+
+mod entry;
+mod flows;
+mod wire;
+
+use flows::Flows;
+use wire::Table;
+
+/// What has been cleaned up for.
+#[derive(Debug, Default)]
+pub(crate) struct Conntrack {
+    /// Of each family, as soon as it has worked once.
+    done: [Option<Flows>; 2],
+    /// Whether the last failure has been told.
+    told: bool,
+}
+
+impl Conntrack {
+    /// Removes what `desired` makes stale. Nothing is asked of the kernel while no
+    /// Service of these protocols changes.
+    pub(crate) async fn settle(&mut self, families: &[Family], desired: &DesiredState) {
+        for (family, done) in Family::ALL.into_iter().zip(&mut self.done) {
+            let now = Flows::of(desired.family(family));
+            let before = done.as_ref();
+            let idle = before.map_or(now.is_empty(), |before| *before == now);
+            if idle || !families.contains(&family) {
+                continue;
+            }
+            match clean(family, now.clone(), before.cloned().unwrap_or_default()).await {
+                Ok(removed) => {
+                    debug!(%family, removed, "Removed stale flows");
+                    *done = Some(now);
+                    self.told = false;
+                }
+                Err(error) if !std::mem::replace(&mut self.told, true) => {
+                    warn!(%family, %error, "Cannot remove stale flows, trying again later");
+                }
+                Err(error) => debug!(%family, %error, "Cannot remove stale flows"),
+            }
+        }
+    }
+}
+
+/// The sockets belong to the network namespace of the polling thread.
+async fn clean(family: Family, now: Flows, before: Flows) -> Result<usize, NetlinkError> {
+    let mut table = Table::open(family)?;
+    let mut addresses = Socket::open()?;
+    let work = move || {
+        let own = own_addresses(&mut addresses, family)?;
+        let stale = table.list(|entry| flows::stale(entry, &own, &now, &before))?;
+        for entry in &stale {
+            table.delete(entry)?;
+        }
+        Ok(stale.len())
+    };
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+fn own_addresses(socket: &mut Socket, family: Family) -> Result<BTreeSet<IpAddr>, NetlinkError> {
+    let family = match family {
+        Family::V4 => seaway_netlink::Family::V4,
+        Family::V6 => seaway_netlink::Family::V6,
+    };
+    let addresses = socket.addresses(family, None)?;
+    Ok(addresses.iter().map(|a| a.network.ip()).collect())
+}
