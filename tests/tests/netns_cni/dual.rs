@@ -50,11 +50,12 @@ fn case_16_no_address_is_tentative_and_bind_works_at_once() {
         return;
     }
     let node = Node::with_ranges(&BOTH);
+    let mut fastest = Duration::MAX;
     for n in 0..5 {
         let (id, pod) = (format!("c{n}"), Netns::new("pod"));
         let start = Instant::now();
         let result = node.add(&id, &pod);
-        let took = start.elapsed();
+        fastest = fastest.min(start.elapsed());
         let address: SocketAddr = format!("[{}]:53", addresses(&result)[1]).parse().unwrap();
         pod.enter(|| UdpSocket::bind(address)).unwrap();
         let index = pod.ip_json("link show eth0")[0]["ifindex"].clone();
@@ -62,10 +63,10 @@ fn case_16_no_address_is_tentative_and_bind_works_at_once() {
         for netns in [&pod, &node.netns] {
             assert_eq!(netns.ip_json("-6 addr show tentative"), json!([]));
         }
-        // DAD would take a second; a loaded machine does not take so long.
-        assert!(took < Duration::from_millis(700), "{took:?}");
         node.del(&id, "");
     }
+    // DAD would take a second each time; a loaded machine is not that slow every time.
+    assert!(fastest < Duration::from_millis(700), "{fastest:?}");
     node.assert_empty();
 }
 
