@@ -160,6 +160,15 @@ impl World {
         netns.enter(|| peer::ask(protocol, to, patience))
     }
 
+    /// Where an answer is due. A datagram has one more try: a link that has just come
+    /// up, or a neighbour that is being looked for, may cost the first.
+    fn ask_for_answer(&self, flow: &Flow) -> io::Result<Answer> {
+        match self.ask(flow) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => self.ask(flow),
+            other => other,
+        }
+    }
+
     /// What is wrong about a row, if anything.
     fn check(&self, flow: &Flow) -> Result<(), String> {
         let vip = in_family(VIP.parse().unwrap(), flow.family);
@@ -198,7 +207,7 @@ impl World {
         let questions = if expected.len() == 1 { 3 } else { 60 };
         for _ in 0..questions {
             let answer = self
-                .ask(flow)
+                .ask_for_answer(flow)
                 .map_err(|e| format!("nobody answers: {e:?}"))?;
             let addr = endpoint(&answer.name, flow.family);
             let Some((_, seen)) = expected.iter().find(|(a, _)| *a == addr) else {
@@ -236,7 +245,7 @@ impl World {
             _ => peer::Protocol::Tcp,
         };
         let server = holder.serve(protocol, &addr.to_string(), "holder");
-        let answer = self.ask(flow);
+        let answer = self.ask_for_answer(flow);
         drop(server);
         if !on_node {
             holder.ip(&format!("addr del {} dev lo", addr.ip()));
