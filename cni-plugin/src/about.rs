@@ -19,7 +19,8 @@ pub(crate) fn text() -> String {
     format!(
         "Seaway CNI plugin {}\n\
          Called by container runtimes; CNI_COMMAND is not set.\n\
-         CNI protocol versions supported: {}",
+         CNI protocol versions supported: {}\n\
+         By hand: seaway-cni repair, seaway-cni sweep",
         env!("CARGO_PKG_VERSION"),
         Version::list()
     )

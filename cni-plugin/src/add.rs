@@ -4,11 +4,12 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use seaway_netlink::{Netns, Socket};
 
 use crate::args::Args;
-use crate::attach::{attach, netlink};
+use crate::attach::{attach, complete, netlink};
 use crate::config::Config;
 use crate::del::clear;
 use crate::delegate::Delegate;
@@ -20,6 +21,10 @@ use crate::result::CniResult;
 use crate::sysctl;
 use crate::undo::Undo;
 
+/// kubelet gives the runtime four minutes for a sandbox (`runtimeRequestTimeout`
+/// twice); a pod that is ready later than this may have nobody who knows of it.
+const LONGEST: Duration = Duration::from_mins(2);
+
 /// Carries out `ADD` and writes its result; on failure, also of the writing,
 /// nothing is left.
 pub(crate) fn add(
@@ -29,7 +34,7 @@ pub(crate) fn add(
     stdout: &mut dyn Write,
 ) -> Result<(), Error> {
     let (netns, sandbox) = open_netns(args)?;
-    let mut undo = Undo::default();
+    let (mut undo, start) = (Undo::default(), Instant::now());
     let call = Call {
         config,
         args,
@@ -38,6 +43,7 @@ pub(crate) fn add(
         delegate,
     };
     let done = call.steps(&mut undo).and_then(|ours| {
+        in_time(start.elapsed())?;
         let mut result = config.prev_result.clone().unwrap_or_default();
         result.append(ours);
         let text = result.render(config.network.version);
@@ -50,6 +56,17 @@ pub(crate) fn add(
         }
         Err(failure) => Err(undo.after(failure)),
     }
+}
+
+/// The kernel carries out requests inside `sendmsg`, behind everybody else who
+/// holds its RTNL lock, where no timeout of ours and no signal is of use. So
+/// the time is looked at afterwards.
+fn in_time(taken: Duration) -> Result<(), Error> {
+    if taken > LONGEST {
+        let seconds = taken.as_secs();
+        return Err(Error::Late { seconds });
+    }
+    Ok(())
 }
 
 /// What an `ADD` is about.
@@ -80,7 +97,13 @@ impl<'a> Call<'a> {
         let before = store.contents(&record.key)?;
         if !before.is_empty() {
             refuse_live(args, self.netns)?;
-            clear(&identity.host_ifname, &before)?;
+            refuse_live_elsewhere(args, &before)?;
+            clear(&store, &record.key, &before)?;
+        }
+        let early = self.delegate.is_some_and(|other| other.needs_link());
+        if early {
+            let bare = Plan::without_addresses(identity.clone(), args, config);
+            attach(&bare, self.netns, undo)?;
         }
         let given = self.addresses(store, record, undo)?;
         let addresses = given.ips.iter().map(|ip| ip.address.ip()).collect();
@@ -88,10 +111,15 @@ impl<'a> Call<'a> {
         if plan.has_v6() {
             sysctl::require_ipv6()?;
         }
-        attach(&plan, self.netns, undo)?;
-        hostports::accept_forwarded();
+        if early {
+            complete(&plan, self.netns)?;
+        } else {
+            attach(&plan, self.netns, undo)?;
+        }
+        hostports::accept_forwarded(&plan.families());
         hostports::open(config, &plan, undo)?;
-        Ok(plan.result(self.sandbox, config.dns.clone().or(given.dns)))
+        let dns = config.runtime.dns.clone().or(config.dns.clone());
+        Ok(plan.result(self.sandbox, dns.or(given.dns)))
     }
 
     fn record(&self, identity: &Identity) -> Record {
@@ -103,6 +131,8 @@ impl<'a> Call<'a> {
             host_ifname: identity.host_ifname.clone(),
             pod: self.args.pod.clone(),
             extras: extras(self.config),
+            host_ports: self.config.runtime.recorded_ports(),
+            ipam: self.delegate.map(|delegate| delegate.recorded()),
         }
     }
 
@@ -156,7 +186,7 @@ fn extras(config: &Config) -> Vec<Extra> {
 /// the first has an interface in the pod.
 fn refuse_live(args: &Args, netns: &Netns) -> Result<(), Error> {
     let mut pod =
-        Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
+        Socket::visit(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
     match pod.link_by_name(&args.ifname) {
         Ok(_) => Err(Error::AlreadyAttached {
             container_id: args.container_id.clone(),
@@ -165,6 +195,21 @@ fn refuse_live(args: &Args, netns: &Netns) -> Result<(), Error> {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(netlink("look at existing interfaces")(error)),
     }
+}
+
+/// The same where this call names another namespace than the first did, which
+/// lives, and has its interface.
+fn refuse_live_elsewhere(args: &Args, before: &[(IpAddr, Option<Record>)]) -> Result<(), Error> {
+    let records = before.iter().filter_map(|(_, record)| record.as_ref());
+    for record in records {
+        let Ok(netns) = Netns::open(Path::new(&record.netns)) else {
+            continue;
+        };
+        if (netns.id().device, netns.id().inode) == record.netns_id {
+            refuse_live(args, &netns)?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens the pod's namespace once; it stays the same whatever happens to the
@@ -218,5 +263,18 @@ impl From<IpamError> for Error {
             IpamError::Locked { path, seconds } => Self::Locked { path, seconds },
             IpamError::File { op, path, source } => Self::File { op, path, source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_34_an_add_that_nobody_waits_for_any_more_is_a_failed_one() {
+        assert!(in_time(Duration::from_secs(119)).is_ok());
+        let error = in_time(Duration::from_secs(121)).unwrap_err();
+        assert_eq!(error.code(), 11);
+        assert!(error.to_string().contains("121 s"), "{error}");
     }
 }

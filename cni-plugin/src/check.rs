@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
-use seaway_netlink::{Family, IfIndex, NetlinkError, Route, RouteFilter, Socket};
+use seaway_netlink::{
+    Family, IfIndex, Link, NetlinkError, Route, RouteFilter, Socket, TokenBucket,
+};
 
 use crate::add::{key, open_netns};
 use crate::args::Args;
@@ -34,10 +36,12 @@ pub(crate) fn check(
     let reported = Reported::of(prev, args, &sandbox)?;
     let ours = check_records(config, args, &reported.addresses)?;
     let mut pod =
-        Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
-    check_pod(&mut pod, args, &reported, &ours)?;
+        Socket::visit(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))?;
+    let link = check_pod(&mut pod, args, &reported, &ours)?;
+    check_shaper(&link, config.runtime.egress)?;
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
-    check_host(&mut host, args, &ours)?;
+    let link = check_host(&mut host, args, &ours)?;
+    check_shaper(&link, config.runtime.ingress)?;
     hostports::check(config, &ours)?;
     delegate.map_or(Ok(()), |delegate| delegate.tell("CHECK"))
 }
@@ -118,7 +122,7 @@ fn check_pod(
     args: &Args,
     reported: &Reported,
     ours: &[IpAddr],
-) -> Result<(), Error> {
+) -> Result<Link, Error> {
     let link = present(pod.link_by_name(&args.ifname), &args.ifname)?;
     if !link.up {
         return Err(wrong(format!("interface {} is down", args.ifname)));
@@ -132,6 +136,15 @@ fn check_pod(
     }
     for &address in ours {
         check_pod_address(pod, args, link.index, address)?;
+    }
+    Ok(link)
+}
+
+/// Only that there is one: its numbers are anybody's to change.
+fn check_shaper(link: &Link, wanted: Option<TokenBucket>) -> Result<(), Error> {
+    if wanted.is_some() && link.qdisc.as_deref() != Some(TokenBucket::KIND) {
+        let name = &link.name;
+        return Err(wrong(format!("the bandwidth limit of {name} is gone")));
     }
     Ok(())
 }
@@ -155,6 +168,11 @@ fn check_pod_address(
     if !routes.iter().any(is_default) {
         return Err(wrong(format!("the default route via {gateway} is gone")));
     }
+    // IPv6 takes a link-local gateway without a route to it.
+    let on_link = |route: &Route| route.destination == gateway.into();
+    if gateway.is_ipv4() && !routes.iter().any(on_link) {
+        return Err(wrong(format!("the route to {gateway} is gone")));
+    }
     let neighbours = pod
         .neighbours(family, Some(index))
         .map_err(netlink("look at the pod's neighbours"))?;
@@ -165,7 +183,7 @@ fn check_pod_address(
     Ok(())
 }
 
-fn check_host(host: &mut Socket, args: &Args, ours: &[IpAddr]) -> Result<(), Error> {
+fn check_host(host: &mut Socket, args: &Args, ours: &[IpAddr]) -> Result<Link, Error> {
     let ifname = Identity::of(&args.container_id, &args.ifname).host_ifname;
     let link = present(host.link_by_name(&ifname), &ifname)?;
     if !link.up {
@@ -188,7 +206,7 @@ fn check_host(host: &mut Socket, args: &Args, ours: &[IpAddr]) -> Result<(), Err
             return Err(wrong(format!("the neighbour entry of {address} is gone")));
         }
     }
-    Ok(())
+    Ok(link)
 }
 
 fn routes(

@@ -1,18 +1,21 @@
 //! The network configuration from standard input (CNI specification,
 //! section 3), read into values that need no further checking.
 
-use std::collections::BTreeSet;
+mod attachments;
+mod field;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnetwork::IpNetwork;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use self::attachments::Attachments;
+use self::field::{absolute, is_file_name, known, optional_path};
+pub(crate) use self::field::{config, known_in_any_case, optional, read, required, unsupported};
 use crate::args::is_identifier;
 use crate::error::Error;
-use crate::ipam::{Key, Pools, RangeSpec, Store};
+use crate::ipam::{Pools, RangeSpec, Store};
 use crate::result::{CniResult, Dns};
 use crate::runtime::Runtime;
 use crate::version::Version;
@@ -38,28 +41,32 @@ pub(crate) struct Config {
     pub(crate) pools: Pools,
     /// Folder where pods' addresses are remembered.
     pub(crate) sticky: Option<PathBuf>,
+    /// Where the daemon says that the pod network serves; without it nobody has to say so.
+    pub(crate) pod_network_state: Option<PathBuf>,
     pub(crate) dns: Dns,
     pub(crate) prev_result: Option<CniResult>,
     /// What the runtime wants for this pod.
     pub(crate) runtime: Runtime,
 }
 
-/// The attachments that `GC` must leave alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attachments(pub(crate) BTreeSet<Key>);
-
 pub(crate) type Object = Map<String, Value>;
 
-const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
-const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
+const POD_NETWORK_STATE: &str = "podNetworkState";
+pub(crate) const DEFAULT_DATA_DIR: &str = "/run/seaway/cni";
 /// What the kernel gives a veth that nobody sets.
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791: every link carries 68 bytes. `ETH_MAX_MTU` of the kernel.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
 /// RFC 8200, section 5; below it the kernel switches IPv6 off.
 const IPV6_MIN_MTU: u32 = 1280;
+/// The specification's keys, ours, and what belongs to a list of plugins: a
+/// `.conf` of one plugin may have those, too.
 const KEYS: &[&str] = &[
     "cniVersion",
+    "cniVersions",
+    "disableCheck",
+    "disableGC",
+    "loadOnlyInlinedPlugins",
     "name",
     "type",
     "capabilities",
@@ -69,12 +76,14 @@ const KEYS: &[&str] = &[
     "mtu",
     "dataDir",
     "ipMasq",
+    POD_NETWORK_STATE,
     "ipam",
     "dns",
 ];
 const IPAM_KEYS: &[&str] = &["type", "ranges", "dataDir", "sticky", "stickyDir"];
 const OWN_IPAM: &str = "seaway";
 const DEFAULT_STICKY_DIR: &str = "/var/lib/seaway/cni";
+const DNS_KEYS: &[&str] = &["nameservers", "domain", "search", "options"];
 const RANGE_KEYS: &[&str] = &["subnet", "rangeStart", "rangeEnd"];
 
 /// The configuration as an object, with its name and version checked.
@@ -130,39 +139,6 @@ impl Config {
     }
 }
 
-impl Attachments {
-    /// # Errors
-    /// A list that is absent is not an empty one: everything would be removed.
-    pub(crate) fn parse(stdin: &[u8]) -> Result<Self, Error> {
-        let (object, ..) = parse(stdin)?;
-        // libcni 1.2.0 to 1.2.2 know only the second name (cni#1101).
-        for name in [VALID_ATTACHMENTS, "cni.dev/attachments"] {
-            let list: Option<Vec<Attachment>> = optional(&object, name, name)?;
-            if let Some(list) = list {
-                return Ok(Self(list.into_iter().map(Into::into).collect()));
-            }
-        }
-        Err(config(VALID_ATTACHMENTS, "is required for GC"))
-    }
-}
-
-/// CNI specification 1.1.0, section 4, "GC".
-#[derive(Deserialize)]
-struct Attachment {
-    #[serde(rename = "containerID")]
-    container_id: String,
-    ifname: String,
-}
-
-impl From<Attachment> for Key {
-    fn from(attachment: Attachment) -> Self {
-        Self {
-            container_id: attachment.container_id,
-            ifname: attachment.ifname,
-        }
-    }
-}
-
 impl Config {
     /// Reads a configuration of which nothing may be misunderstood.
     ///
@@ -214,11 +190,18 @@ impl Config {
             mtu,
             pools,
             sticky,
-            dns: optional(&object, "dns", "dns")?.unwrap_or_default(),
+            pod_network_state: optional_path(&object, POD_NETWORK_STATE)?,
+            dns: dns(&object)?,
             prev_result: prev.map(CniResult::parse).transpose()?,
             runtime,
         })
     }
+}
+
+fn dns(object: &Object) -> Result<Dns, Error> {
+    let given: Object = optional(object, "dns", "dns")?.unwrap_or_default();
+    known(&given, "dns.", DNS_KEYS)?;
+    Ok(optional(object, "dns", "dns")?.unwrap_or_default())
 }
 
 fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
@@ -232,25 +215,6 @@ fn sticky(ipam: &Object) -> Result<Option<PathBuf>, Error> {
     Ok(wanted.then_some(dir))
 }
 
-fn is_file_name(text: &str) -> bool {
-    !text.is_empty() && text != "." && text != ".." && !text.contains('/')
-}
-
-/// `path` ends in the key.
-fn absolute(object: &Object, path: &str, default: &str) -> Result<PathBuf, Error> {
-    let key = path.rsplit('.').next().unwrap_or(path);
-    let dir: Option<PathBuf> = optional(object, key, path)?;
-    let dir = dir.unwrap_or_else(|| default.into());
-    if dir.is_absolute() {
-        Ok(dir)
-    } else {
-        Err(config(
-            path,
-            format!("{} is not an absolute path", dir.display()),
-        ))
-    }
-}
-
 fn pools(ipam: &Object) -> Result<Pools, Error> {
     let ranges: Vec<Object> = required(ipam, "ranges", "ipam.ranges")?;
     let mut specs = Vec::new();
@@ -258,11 +222,14 @@ fn pools(ipam: &Object) -> Result<Pools, Error> {
         let path = format!("ipam.ranges[{place}].");
         known(range, &path, RANGE_KEYS)?;
         let ip = |key: &str| optional::<IpAddr>(range, key, &format!("{path}{key}"));
-        specs.push(RangeSpec {
+        let spec = RangeSpec {
             subnet: required::<IpNetwork>(range, "subnet", &format!("{path}subnet"))?,
             start: ip("rangeStart")?,
             end: ip("rangeEnd")?,
-        });
+        };
+        let special = spec.refuse_special();
+        special.map_err(|why| config(&format!("{path}subnet"), why))?;
+        specs.push(spec);
     }
     Pools::new(&specs).map_err(|why| config("ipam.ranges", why))
 }
@@ -274,57 +241,6 @@ fn reject_unsupported(object: &Object) -> Result<(), Error> {
         return Err(unsupported("ipMasq", "true"));
     }
     Ok(())
-}
-
-/// Keys with a slash are the runtime's own, such as `cni.dev/attachments`.
-fn known(object: &Object, path: &str, keys: &[&str]) -> Result<(), Error> {
-    match object
-        .keys()
-        .find(|key| !keys.contains(&key.as_str()) && !key.contains('/'))
-    {
-        Some(key) => Err(config(
-            &format!("{path}{key}"),
-            format!("unknown key, not one of {}", keys.join(", ")),
-        )),
-        None => Ok(()),
-    }
-}
-
-pub(crate) fn required<T: DeserializeOwned>(
-    object: &Object,
-    key: &str,
-    path: &str,
-) -> Result<T, Error> {
-    optional(object, key, path)?.ok_or_else(|| config(path, "is required"))
-}
-
-pub(crate) fn optional<T: DeserializeOwned>(
-    object: &Object,
-    key: &str,
-    path: &str,
-) -> Result<Option<T>, Error> {
-    match object.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => read(value, path).map(Some),
-    }
-}
-
-pub(crate) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, Error> {
-    T::deserialize(value).map_err(|error| config(path, format!("{error}, got {value}")))
-}
-
-pub(crate) fn config(key: &str, why: impl Into<String>) -> Error {
-    Error::Config {
-        key: key.to_owned(),
-        why: why.into(),
-    }
-}
-
-pub(crate) fn unsupported(key: &str, value: &str) -> Error {
-    Error::UnsupportedField {
-        key: key.to_owned(),
-        value: value.to_owned(),
-    }
 }
 
 /// Pods' next hop. Link-local, so the same on all nodes, no address of the

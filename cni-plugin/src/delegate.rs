@@ -3,14 +3,19 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use nix::poll::poll;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::args::Environment;
 use crate::config::Network;
 use crate::error::Error;
+use crate::ipam::RecordedIpam;
 use crate::result::CniResult;
 
 /// The other plugin, and what it is called with: our own environment and
@@ -27,6 +32,24 @@ pub(crate) struct Delegate<'a> {
 const BUSY_ATTEMPTS: u32 = 6;
 const BUSY_PAUSE_MS: u16 = 500;
 
+/// As long as an `ADD` may take: a runtime does not wait for longer. The slowest in use asks
+/// a DHCP server several times, for less than a minute.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// "Try again later" of CNI specification 1.1.0, section 5.
+const TRY_AGAIN: u32 = 11;
+
+/// The output of a program, which is killed when its time is over.
+fn wait(child: Child, patience: Duration) -> std::io::Result<Output> {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let (sender, receiver) = mpsc::sync_channel(1);
+    std::thread::Builder::new().spawn(move || drop(sender.send(child.wait_with_output())))?;
+    receiver.recv_timeout(patience).unwrap_or_else(|_late| {
+        // Nobody has waited for it yet, so the number is still its own.
+        kill(pid, Signal::SIGKILL)?;
+        Err(ErrorKind::TimedOut.into())
+    })
+}
+
 impl<'a> Delegate<'a> {
     /// `None`: the addresses are our own.
     pub(crate) fn of(
@@ -40,6 +63,31 @@ impl<'a> Delegate<'a> {
             environment,
             conf,
         })
+    }
+
+    /// What it takes to call the plugin for the same attachment later.
+    pub(crate) fn recorded(&self) -> RecordedIpam {
+        let variable = |name: &str| self.environment.get(name).cloned().unwrap_or_default();
+        RecordedIpam {
+            kind: self.kind.to_owned(),
+            path: variable("CNI_PATH"),
+            args: variable("CNI_ARGS"),
+            conf: String::from_utf8_lossy(self.conf).into_owned(),
+        }
+    }
+
+    /// The plugin of a record. `environment` has the attachment's variables.
+    pub(crate) fn of_record(recorded: &'a RecordedIpam, environment: &'a Environment) -> Self {
+        Self {
+            kind: &recorded.kind,
+            environment,
+            conf: recorded.conf.as_bytes(),
+        }
+    }
+
+    /// Whether it asks on the pod's interface, which must be up for that.
+    pub(crate) fn needs_link(&self) -> bool {
+        self.kind == "dhcp"
     }
 
     /// `ADD`: the addresses, routes and DNS that it gives.
@@ -70,10 +118,16 @@ impl<'a> Delegate<'a> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
-        let output = self.run(&mut command).map_err(|source| Error::File {
-            op: "run",
-            path: program,
-            source,
+        let output = self.run(&mut command, PATIENCE).map_err(|source| {
+            if source.kind() == ErrorKind::TimedOut {
+                let why = format!("no answer within {} s", PATIENCE.as_secs());
+                return self.failed(verb, TRY_AGAIN, why);
+            }
+            Error::File {
+                op: "run",
+                path: program,
+                source,
+            }
         })?;
         if output.status.success() {
             return Ok(output.stdout);
@@ -90,7 +144,7 @@ impl<'a> Delegate<'a> {
         Err(self.failed(verb, code.unwrap_or(999), why))
     }
 
-    fn run(&self, command: &mut Command) -> std::io::Result<Output> {
+    fn run(&self, command: &mut Command, patience: Duration) -> std::io::Result<Output> {
         let mut attempt = 1;
         let mut child = loop {
             match command.spawn() {
@@ -110,7 +164,7 @@ impl<'a> Delegate<'a> {
                 _ => {}
             }
         }
-        child.wait_with_output()
+        wait(child, patience)
     }
 
     fn find(&self) -> Result<PathBuf, Error> {
@@ -132,5 +186,32 @@ impl<'a> Delegate<'a> {
             code,
             why,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_not_waited_for() {
+        let started = Instant::now();
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let error = wait(child, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        while kill(pid, None).is_ok() {
+            assert!(started.elapsed() < Duration::from_secs(10), "it still runs");
+            std::thread::yield_now();
+        }
+        let child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+        assert!(
+            wait(child, Duration::from_secs(10))
+                .unwrap()
+                .status
+                .success()
+        );
     }
 }

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use seaway_firewall::{FirewallError, HostPort};
-use seaway_netlink::NetlinkError;
+use seaway_netlink::{NetlinkError, Reason};
 use serde_json::{Value, json};
 
+use crate::upkeep::told;
 use crate::version::Version;
 
 /// A failed call. `Display` becomes `msg`, the chain of sources `details`.
@@ -64,6 +65,8 @@ pub(crate) enum Error {
     },
     #[error("interface {ifname} exists already in {place}")]
     LinkExists { ifname: String, place: String },
+    #[error("{ifname}: the pod has a default route by {other} already")]
+    DefaultRouteExists { ifname: String, other: String },
     #[error("no free address in {pool}: all {size} are taken, by {holders} attachments")]
     Exhausted {
         pool: String,
@@ -87,6 +90,8 @@ pub(crate) enum Error {
     },
     #[error("another process holds the lock {} for more than {seconds} s", path.display())]
     Locked { path: PathBuf, seconds: u64 },
+    #[error("the kernel took {seconds} s, longer than runtimes wait; try again later")]
+    Late { seconds: u64 },
     #[error("{op} {}", path.display())]
     File {
         op: &'static str,
@@ -132,6 +137,8 @@ pub(crate) enum Error {
     },
     #[error("pods exist, and {} is not 1, so that they are cut off", path.display())]
     ForwardingOff { path: PathBuf },
+    #[error("the pod network does not serve: {why}")]
+    NotServing { why: String, pods: usize },
     /// Several things were to be done, and some of them failed.
     #[error("{what}: {} failures, the first: {first}", .others.len() + 1)]
     Several {
@@ -166,22 +173,37 @@ impl Error {
             Self::Delegate { code, .. } => *code,
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
-            Self::Exhausted { .. } | Self::Locked { .. } => 11,
+            Self::Exhausted { .. } | Self::Locked { .. } | Self::Late { .. } => 11,
+            Self::Netlink { .. } | Self::Firewall { .. } if self.timed_out() => 11,
             Self::NotReady { source } => match **source {
                 // Pods that exist may suffer, too.
-                Self::ForwardingOff { .. } => 51,
+                Self::ForwardingOff { .. } | Self::NotServing { pods: 1.., .. } => 51,
                 _ => 50,
             },
-            Self::ForwardingOff { .. } => 51,
+            Self::ForwardingOff { .. } | Self::NotServing { pods: 1.., .. } => 51,
+            Self::NotServing { .. } => 50,
             Self::Several { first, .. } => first.code(),
             Self::AlreadyAttached { .. }
             | Self::LinkExists { .. }
+            | Self::DefaultRouteExists { .. }
             | Self::AddressTaken { .. }
             | Self::HostPortTaken { .. } => 100,
             Self::Netlink { .. } | Self::Firewall { .. } => 101,
             Self::Check { .. } | Self::NoRecord { .. } => 102,
             Self::NotUndone { failure, .. } => failure.code(),
         }
+    }
+
+    /// The kernel is busy, and may not be later.
+    fn timed_out(&self) -> bool {
+        let mut next = self.source();
+        while let Some(error) = next {
+            if let Some(Reason::Timeout(_)) = error.downcast_ref() {
+                return true;
+            }
+            next = error.source();
+        }
+        false
     }
 
     /// One error from none, one or many.
@@ -205,7 +227,7 @@ impl Error {
     pub(crate) fn details(&self) -> String {
         if let Self::Several { first, others, .. } = self {
             let all = std::iter::once(&**first).chain(others);
-            let texts: Vec<String> = all.map(|e| format!("{e}: {}", e.details())).collect();
+            let texts: Vec<String> = all.map(told).collect();
             return texts.join("; ");
         }
         let mut parts = Vec::new();

@@ -9,8 +9,10 @@ use crate::config::{Attachments, Network};
 use crate::del::release;
 use crate::delegate::Delegate;
 use crate::error::Error;
+use crate::hostports;
 use crate::ipam::{Key, Store};
 use crate::plan::{Identity, group, is_host_ifname};
+use crate::sweep::orphans;
 
 /// Carries out `GC`. The runtime guarantees that nothing is added meanwhile.
 ///
@@ -29,11 +31,10 @@ pub(crate) fn gc(
     // Links first and all at once: one by one each costs the kernel 20 ms.
     let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
     let kept: BTreeSet<String> = valid.0.iter().map(host_ifname).collect();
-    let gone: BTreeSet<String> = doomed.iter().map(|key| host_ifname(key)).collect();
     let links = host.links().map_err(netlink("list the interfaces"))?;
     let indexes: Vec<IfIndex> = links
         .iter()
-        .filter(|link| gone.contains(&link.name) || is_orphan(link, network, &kept))
+        .filter(|link| is_orphan(link, network, &kept))
         .map(|link| link.index)
         .collect();
     if let Err(source) = host.remove_links(&indexes) {
@@ -43,11 +44,15 @@ pub(crate) fn gc(
         // Another IPAM plugin gets the whole list.
         failures.extend(release(network, key, || Ok(())).err());
     }
+    // What lost records have left; nothing is added meanwhile.
+    let orphans = orphans(&store, &mut host);
+    let closed = orphans.and_then(|pods| hostports::remove(&Vec::from_iter(pods)));
+    failures.extend(closed.err());
     failures.extend(delegate.and_then(|delegate| delegate.tell("GC").err()));
     Error::all("collect garbage", failures)
 }
 
-/// A pair of this network that has lost its record. Other networks' pairs are
+/// A pair of this network without a valid attachment. Other networks' pairs are
 /// in groups of their own.
 fn is_orphan(link: &Link, network: &Network, kept: &BTreeSet<String>) -> bool {
     link.kind.as_deref() == Some("veth")

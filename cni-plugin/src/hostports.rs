@@ -1,13 +1,17 @@
 //! The host's ports of one attachment, in the firewall.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use seaway_firewall::{Firewall, FirewallError, HostPort};
+use seaway_netlink::{Family, Socket};
 
+use crate::attach::{exists, netlink};
 use crate::config::Config;
 use crate::error::Error;
 use crate::ipam::{Extra, Record, Store};
-use crate::plan::Plan;
+use crate::plan::{Identity, Plan};
+use crate::sweep::forget_routed;
 use crate::undo::Undo;
 
 /// Opens the ports that the runtime wants, once the pod can be reached.
@@ -39,8 +43,9 @@ pub(crate) fn open(config: &Config, plan: &Plan, undo: &mut Undo<'_>) -> Result<
 
 /// Pods' packets must pass a FORWARD whose policy is to drop. It is the node's
 /// business and not this pod's, so a failure is only told.
-pub(crate) fn accept_forwarded() {
-    let accepted = Firewall::open().and_then(|mut firewall| firewall.ensure_forward_accept());
+pub(crate) fn accept_forwarded(families: &[Family]) {
+    let accepted =
+        Firewall::open().and_then(|mut firewall| firewall.ensure_forward_accept_for(families));
     if let Err(error) = accepted {
         let error = failed("accept forwarded packets")(error);
         eprintln!(
@@ -86,22 +91,50 @@ pub(crate) fn check(config: &Config, addresses: &[IpAddr]) -> Result<(), Error> 
     }
 }
 
-/// A port that leads to an address that nobody has is stale: its pod went
-/// without us.
+/// A port is stale when nobody has the address that it leads to, or when who
+/// has it has no interface any more: a port is opened after that is made, and
+/// closed after it has gone. DEL may never have come (K1 of the bug log).
 fn refuse_live(config: &Config, port: HostPort, holder: IpAddr) -> Result<(), Error> {
     let store = Store::open(&config.network.data_dir, &config.network.name)?;
-    let held = store.holders()?;
-    match held.into_iter().find(|held| held.address == holder) {
-        Some(held) => Err(Error::HostPortTaken {
-            port,
-            holder,
-            container_id: held.key.container_id,
-        }),
-        None => Ok(()),
+    // Ports are the node's, so the holder may be of another network, and its address that of
+    // a dead pod of this one as well.
+    let mut held = store.held_by_all()?;
+    held.retain(|held| held.address == holder);
+    for held in &held {
+        let identity = Identity::of(&held.key.container_id, &held.key.ifname);
+        if exists(&identity.host_ifname)? {
+            return Err(taken(port, holder, &held.key.container_id));
+        }
+    }
+    if lives_without_record(holder)? {
+        return Err(taken(port, holder, "without a record"));
+    }
+    Ok(())
+}
+
+fn lives_without_record(holder: IpAddr) -> Result<bool, Error> {
+    let mut host = Socket::open().map_err(netlink("open a netlink socket"))?;
+    let mut pods = BTreeSet::from([holder]);
+    forget_routed(&mut host, &mut pods)?;
+    if !pods.is_empty() {
+        return Ok(false);
+    }
+    // Its DEL may have come meanwhile.
+    let look = || failed("look at the host's ports");
+    let mut firewall = Firewall::open().map_err(look())?;
+    let pods = firewall.host_port_pods().map_err(look())?;
+    Ok(pods.contains(&holder))
+}
+
+fn taken(port: HostPort, holder: IpAddr, container_id: &str) -> Error {
+    Error::HostPortTaken {
+        port,
+        holder,
+        container_id: container_id.to_owned(),
     }
 }
 
-fn remove(addresses: &[IpAddr]) -> Result<(), Error> {
+pub(crate) fn remove(addresses: &[IpAddr]) -> Result<(), Error> {
     let mut firewall = match Firewall::open() {
         // A kernel without netfilter has no ports of ours.
         Err(FirewallError::Open { source }) if source.is_unsupported() => return Ok(()),
@@ -113,6 +146,6 @@ fn remove(addresses: &[IpAddr]) -> Result<(), Error> {
         .map_err(failed("close the host's ports"))
 }
 
-fn failed(step: &'static str) -> impl FnOnce(FirewallError) -> Error {
+pub(crate) fn failed(step: &'static str) -> impl FnOnce(FirewallError) -> Error {
     move |source| Error::Firewall { step, source }
 }

@@ -1,10 +1,10 @@
 //! Which address belongs to which attachment: one file per address.
 //!
 //! ```text
-//! DATADIR/NETWORK/lock                       flock, held for microseconds
-//! DATADIR/NETWORK/busy.NN                    flock, held for one call on an attachment
+//! DATADIR/NETWORK/lock                       locked for microseconds
+//! DATADIR/NETWORK/busy                       a byte for each call, locked until its end
 //! DATADIR/NETWORK/BOOT-ID/ADDRESS=CONTAINER:IFNAME    one record
-//! DATADIR/NETWORK/BOOT-ID/.order             who is next (only a hint)
+//! DATADIR/NETWORK/BOOT-ID/.order-v4, -v6     who is next (only a hint)
 //! ```
 //!
 //! The listing of the folder is the whole truth: a record says by its name
@@ -13,8 +13,8 @@
 //! none, never an address with two holders and never a second index that
 //! disagrees. An attachment with an address of each family has two records; a
 //! process killed between them leaves one, which DEL takes away as it does two.
-//! `.order` makes reuse least recently used; when it is lost or stale, only
-//! the order suffers.
+//! `.order-v4` and `.order-v6` make reuse least recently used; when they are lost
+//! or stale, only the order suffers.
 //!
 //! No namespace survives a boot, hence no address does: records lie under the
 //! boot's id, and folders of other boots are leftovers that are deleted. That
@@ -23,6 +23,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 mod lock;
@@ -32,17 +33,18 @@ mod range;
 mod record;
 mod reserve;
 mod sticky;
+mod upkeep;
 
 pub use pool::{Pool, Pools};
 pub use range::RangeSpec;
-pub use record::{Extra, Held, Key, Record};
+pub use record::{Extra, Held, Key, Record, RecordedIpam, RecordedPort};
 pub use reserve::Reservation;
 
-pub use lock::Busy;
+pub use lock::Locked;
+pub use upkeep::{Attachments, BusyOnes};
 
-use lock::lock;
-use order::Order;
-use record::list;
+use lock::{lock, lock_attachment};
+use record::{list, list_of};
 use sticky::Sticky;
 
 /// The kernel's name for this boot, random(4).
@@ -118,11 +120,13 @@ pub enum IpamError {
     },
 }
 
+/// More than one ADD makes, so that they become fewer.
+const PURGED_AT_ONCE: usize = 16;
+
 impl Store {
     /// The store of a network under `data_dir`. Nothing is written yet.
     pub fn open(data_dir: &Path, network: &str) -> Result<Self, IpamError> {
-        let boot_id = std::fs::read_to_string(BOOT_ID).map_err(file("read", BOOT_ID))?;
-        Ok(Self::of_boot(data_dir, network, boot_id.trim()))
+        Ok(Self::of_boot(data_dir, network, &boot_id()?))
     }
 
     /// The same, with the boot's id given.
@@ -139,7 +143,7 @@ impl Store {
 
     /// Makes the folder of the network.
     pub fn create(&self) -> Result<(), IpamError> {
-        std::fs::create_dir_all(&self.network_dir).map_err(file("create", &self.network_dir))
+        make(&self.network_dir)
     }
 
     /// Keeps other calls for the same attachment waiting while the value lives.
@@ -148,8 +152,8 @@ impl Store {
     /// all the same must not make one call take away what the other has made.
     /// `None` where there is no folder yet or no room for a lock: then the rule
     /// alone has to do.
-    pub fn busy(&self, key: &Key) -> Result<Option<Busy>, IpamError> {
-        match Busy::wait(&self.network_dir, key) {
+    pub fn busy(&self, key: &Key) -> Result<Option<Locked>, IpamError> {
+        match lock_attachment(&self.network_dir, key) {
             Err(IpamError::File { .. }) => Ok(None),
             other => other.map(Some),
         }
@@ -175,11 +179,7 @@ impl Store {
         if !mine.is_empty() {
             // First into the queue: killed in between, the address is queued
             // and taken, and is passed over.
-            let mut order = Order::read(&self.dir);
-            for held in &mine {
-                order.give_back(held.address);
-            }
-            order.write(&self.dir);
+            order::give_back(&self.dir, mine.iter().map(|held| held.address));
         }
         for held in &mine {
             held.remove(&self.dir)?;
@@ -199,8 +199,10 @@ impl Store {
     /// What the records of an attachment say besides their names. `None` for
     /// one that is damaged.
     pub fn contents(&self, key: &Key) -> Result<Vec<(IpAddr, Option<Record>)>, IpamError> {
-        let held = self.holders()?.into_iter();
-        let mine = held.filter(|held| held.key == *key);
+        if !self.dir.exists() {
+            return Ok(Vec::new());
+        }
+        let mine = list_of(&self.dir, key)?.into_iter();
         Ok(mine
             .map(|held| (held.address, held.content(&self.dir)))
             .collect())
@@ -239,17 +241,42 @@ impl Store {
         Ok(held)
     }
 
-    fn remove_other_boots(&self) -> Result<(), IpamError> {
-        let entries = std::fs::read_dir(&self.network_dir);
-        for entry in entries.map_err(file("list", &self.network_dir))? {
-            let entry = entry.map_err(file("list", &self.network_dir))?;
-            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_dir && entry.file_name() != self.boot_id.as_str() {
-                std::fs::remove_dir_all(entry.path()).map_err(file("remove", entry.path()))?;
-            }
+    /// Records of other boots are nobody's, since no namespace outlives a boot.
+    /// They go a few at a time, so that no call waits for them, and one that
+    /// cannot be removed is in nobody's way.
+    fn purge_some_of_other_boots(&self) {
+        // Most file systems count a folder's folders: itself by two names, and this boot's.
+        if std::fs::metadata(&self.network_dir).is_ok_and(|folder| folder.nlink() == 3) {
+            return;
         }
-        Ok(())
+        let entries = std::fs::read_dir(&self.network_dir).into_iter().flatten();
+        let others = entries.flatten().filter(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && entry.file_name() != self.boot_id.as_str()
+        });
+        for dir in others.map(|entry| entry.path()) {
+            let records = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+            for record in records.take(PURGED_AT_ONCE) {
+                drop(std::fs::remove_file(record.path()));
+            }
+            // Refused while it is not empty.
+            drop(std::fs::remove_dir(&dir));
+        }
     }
+}
+
+/// Mostly it is there, and to look costs less than to try to make it.
+fn make(dir: &Path) -> Result<(), IpamError> {
+    if dir.exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(dir).map_err(file("create", dir))
+}
+
+/// Of the running boot.
+pub(crate) fn boot_id() -> Result<String, IpamError> {
+    let text = std::fs::read_to_string(BOOT_ID).map_err(file("read", BOOT_ID))?;
+    Ok(text.trim().to_owned())
 }
 
 fn file(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> IpamError {

@@ -16,6 +16,9 @@
 //! name, and is repeatable. What the node keeps is one file per address under
 //! the run folder; see [`ipam`].
 //!
+//! Two more verbs are for the node's daemon: `repair` writes again what others
+//! have flushed from the firewall, and `sweep` releases what dead pods left.
+//!
 //! What it deliberately leaves out: talking to the API server or to any daemon, an async
 //! runtime, and routes between nodes and masquerade (the pod network's).
 
@@ -28,6 +31,8 @@ mod config;
 mod del;
 mod delegate;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gc;
 mod hostports;
 pub mod ipam;
@@ -35,13 +40,17 @@ mod loopback;
 mod plan;
 #[cfg(test)]
 mod props;
+mod repair;
 mod result;
 mod run;
 mod runtime;
 mod status;
+mod sweep;
 mod sysctl;
 mod undo;
+mod upkeep;
 mod version;
 
 pub use args::Environment;
 pub use run::run;
+pub use upkeep::upkeep;

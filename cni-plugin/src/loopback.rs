@@ -110,5 +110,5 @@ fn check(args: &Args) -> Result<(), Error> {
 }
 
 fn open(netns: &Netns) -> Result<Socket, Error> {
-    Socket::open_in(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))
+    Socket::visit(netns.as_fd()).map_err(netlink("open a netlink socket in the pod"))
 }

@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::version::Version;
 use crate::{about, add, check, del, gc, loopback, status};
 
+/// Confs are shorter, so that one read takes all of it.
+const CONF_BYTES: usize = 4096;
+
 /// Serves one call. `stdout` gets the result or the error object and nothing
 /// else; a failed call exits with 1, as runtimes expect.
 pub fn run(
@@ -21,7 +24,7 @@ pub fn run(
     stdout: &mut dyn Write,
 ) -> ExitCode {
     let is_loopback = Path::new(program).file_name() == Some(OsStr::new("loopback"));
-    let mut conf = Vec::new();
+    let mut conf = Vec::with_capacity(CONF_BYTES);
     let outcome = match Command::from_env(environment) {
         Ok(None) => {
             eprintln!("{}", about::text());

@@ -5,6 +5,10 @@
 //! Go's own reader does not tell them apart, so neither do we.
 
 mod bandwidth;
+mod dns;
+mod recorded;
+
+pub(crate) use recorded::host_ports as recorded_host_ports;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,9 +18,10 @@ use seaway_firewall::{HostPort, Protocol};
 use seaway_netlink::{MacAddr, ParseMacError, TokenBucket};
 use serde_json::Value;
 
-use crate::config::{Object, config, optional, read, unsupported};
+use crate::config::{Object, config, known_in_any_case, optional, read, unsupported};
 use crate::error::Error;
 use crate::ipam::{Pools, RangeSpec};
+use crate::result::Dns;
 
 /// The capabilities that we serve, with what was asked of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +35,8 @@ pub(crate) struct Runtime {
     pub(crate) ips: Vec<IpAddr>,
     /// Instead of the network's, in the families that there are.
     pub(crate) ranges: Option<Pools>,
+    /// Handed on.
+    pub(crate) dns: Dns,
 }
 
 /// A port of the host that shall lead to the pod.
@@ -53,8 +60,9 @@ enum HostIp {
 }
 
 const RUNTIME: &str = "runtimeConfig";
-/// For others: the pod's own files, and what needs nothing of a network.
-const NOT_OURS: &[&str] = &["dns", "aliases", "cgrouppath"];
+const MAPPING_KEYS: &[&str] = &["hostPort", "containerPort", "protocol", "hostIP"];
+/// For others: names of the pod in a resolver, and what is of no network.
+const NOT_OURS: &[&str] = &["aliases", "cgrouppath"];
 
 impl Runtime {
     pub(crate) fn parse(object: &Object) -> Result<Self, Error> {
@@ -66,8 +74,10 @@ impl Runtime {
                 "bandwidth" => (runtime.ingress, runtime.egress) = bandwidth::parse(&all, key)?,
                 "mac" => runtime.mac = mac(value, &format!("{RUNTIME}.{key}"))?,
                 "ips" => runtime.ips = ips(value, &format!("{RUNTIME}.{key}"))?,
+                "dns" => runtime.dns = dns::parse(&all, key)?,
                 "ipranges" => runtime.ranges = Some(ranges(&all, key)?),
-                key if NOT_OURS.contains(&key) => {}
+                // With a dot it is information, such as a pod's annotations.
+                key if NOT_OURS.contains(&key) || key.contains('.') => {}
                 _ => return Err(unsupported(&format!("{RUNTIME}.{key}"), &value.to_string())),
             }
         }
@@ -103,6 +113,12 @@ impl Runtime {
 }
 
 impl PortMapping {
+    /// Whether the same port of the host would lead to two of the pod.
+    fn is_at_odds(&self, other: &Self) -> bool {
+        let at = |one: &Self| (one.protocol, one.host_ip, one.host_port);
+        at(self) == at(other) && self.container_port != other.container_port
+    }
+
     /// Whether the host's own 127.0.0.0/8 is among its addresses.
     pub(crate) fn serves_loopback(&self) -> bool {
         match self.host_ip {
@@ -185,27 +201,39 @@ fn ranges(all: &Object, key: &str) -> Result<Pools, Error> {
             ip.transpose().map_err(|why| config(&path, why))
         };
         let subnet: Option<IpNetwork> = optional(&range, "subnet", &path)?;
-        specs.push(RangeSpec {
+        let spec = RangeSpec {
             subnet: subnet.ok_or_else(|| config(&path, "a range has no subnet"))?,
             start: ip("rangestart")?,
             end: ip("rangeend")?,
-        });
+        };
+        spec.refuse_special().map_err(|why| config(&path, why))?;
+        specs.push(spec);
     }
     Pools::new(&specs).map_err(|why| config(&path, why))
 }
 
-/// Repeated ones count once; one without a host port asks for nothing.
+/// Equal ones count once; one without a host port asks for nothing.
 fn port_mappings(all: &Object, key: &str) -> Result<Vec<PortMapping>, Error> {
     let path = format!("{RUNTIME}.{key}");
     let list: Vec<Object> = optional(all, key, &path)?.unwrap_or_default();
-    let mut mappings = BTreeSet::new();
+    let mut mappings: BTreeSet<PortMapping> = BTreeSet::new();
     for (place, entry) in list.iter().enumerate() {
-        mappings.extend(port_mapping(entry, &format!("{path}[{place}]"))?);
+        let path = format!("{path}[{place}]");
+        let Some(mapping) = port_mapping(entry, &path)? else {
+            continue;
+        };
+        if let Some(other) = mappings.iter().find(|other| other.is_at_odds(&mapping)) {
+            let (port, to) = (mapping.host_port, other.container_port);
+            let why = format!("{port} leads to the pod's port {to} already");
+            return Err(config(&format!("{path}.hostPort"), why));
+        }
+        mappings.insert(mapping);
     }
     Ok(mappings.into_iter().collect())
 }
 
 fn port_mapping(entry: &Object, path: &str) -> Result<Option<PortMapping>, Error> {
+    known_in_any_case(entry, &format!("{path}."), MAPPING_KEYS)?;
     let entry = lower_case(entry);
     let port = |key: &str, name: &str| -> Result<u16, Error> {
         Ok(optional(&entry, key, &format!("{path}.{name}"))?.unwrap_or(0))

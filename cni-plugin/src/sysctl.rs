@@ -1,6 +1,7 @@
 //! Kernel settings of the two ends of a pod's veth.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
@@ -10,15 +11,13 @@ use crate::error::Error;
 use crate::ipam::Pools;
 
 const ROOT: &str = "/proc/sys/net";
-/// `IN6_ADDR_GEN_MODE_NONE`. The kernel checks a link-local address that it
-/// makes itself for duplicates in a job of its own, which takes a second or
-/// two, and some milliseconds even when it is told not to; ours are ready.
-const NO_LINK_LOCAL: &str = "1";
 const IPV6_CONF: &str = "/proc/sys/net/ipv6/conf";
+/// Any 32-bit number with its sign and the end of the line.
+const LONGEST: usize = 12;
 
-/// Sets what the host's end needs, before it is brought up. Reads first:
-/// nothing is written where the value is right already, which also serves a
-/// /proc/sys that is mounted read-only.
+/// Sets what the host's end needs, before it is brought up. Nothing has to be
+/// written where the value is right already, which serves a /proc/sys that is
+/// mounted read-only.
 ///
 /// `from_loopback`: packets from 127.0.0.0/8 may leave by it, which the
 /// firewall makes safe.
@@ -28,27 +27,28 @@ pub(crate) fn prepare_host_end(ifname: &str, v6: bool, from_loopback: bool) -> R
     ensure(&path("ipv4", "ip_forward"), "1")?;
     let v4 = |key: &str| path("ipv4/conf", &format!("{ifname}/{key}"));
     let conf_v6 = |key: &str| path("ipv6/conf", &format!("{ifname}/{key}"));
-    ensure(&v4("forwarding"), "1")?;
-    // Strict reverse-path checks drop hairpin and asymmetric traffic; loose
-    // ones do not. Off stays off.
-    if read(&v4("rp_filter"))?.as_deref() == Some("1") {
-        ensure(&v4("rp_filter"), "2")?;
+    // The interface is new, so it has the default's values (`inetdev_init`,
+    // net/ipv4/devinet.c), whose files the kernel need not make first.
+    let default = |key: &str| read(&path("ipv4/conf/default", key));
+    if default("forwarding")?.as_deref() != Some("1") {
+        ensure(&v4("forwarding"), "1")?;
     }
-    // A pod that talks to itself through a Service must not be told of a
-    // "better" way.
-    ensure(&v4("send_redirects"), "0")?;
+    // Strict reverse-path checks drop hairpin and asymmetric traffic; loose
+    // ones do not. Off stays off. The higher number of all and the interface
+    // counts.
+    let all = read(&path("ipv4/conf/all", "rp_filter"))?;
+    if all.as_deref() == Some("1") || default("rp_filter")?.as_deref() == Some("1") {
+        change(&v4("rp_filter"), "2")?;
+    }
     if from_loopback {
         ensure(&v4("route_localnet"), "1")?;
     }
     // A pod must not be able to become the host's IPv6 router
     // (CVE-2020-10749). Without IPv6 there is no such file.
-    if read(&conf_v6("accept_ra"))?.is_some() {
-        ensure(&conf_v6("accept_ra"), "0")?;
-    }
+    change(&conf_v6("accept_ra"), "0")?;
     if v6 {
         forward_v6()?;
         ensure(&conf_v6("disable_ipv6"), "0")?;
-        ensure(&conf_v6("addr_gen_mode"), NO_LINK_LOCAL)?;
     }
     Ok(())
 }
@@ -61,14 +61,13 @@ pub(crate) fn prepare_pod_end(netns: &Netns, ifname: &str) -> Result<(), Error> 
         // address needs it, on lo as well (plugins#113).
         ensure(&key("lo", "disable_ipv6"), "0")?;
         ensure(&key(ifname, "disable_ipv6"), "0")?;
-        ensure(&key(ifname, "addr_gen_mode"), NO_LINK_LOCAL)?;
         // For addresses that others add: nobody else is on the link.
-        ensure(&key(ifname, "accept_dad"), "0")?;
-        ensure(&key(ifname, "accept_ra"), "0")?;
+        change(&key(ifname, "accept_dad"), "0")?;
+        change(&key(ifname, "accept_ra"), "0")?;
         // Else the address is lost when somebody takes the interface down.
-        ensure(&key(ifname, "keep_addr_on_down"), "1")
+        change(&key(ifname, "keep_addr_on_down"), "1")
     };
-    netns::in_namespace(netns.as_fd(), set)
+    netns::visit(netns.as_fd(), set)
         .map_err(|source| failed("enter the pod's namespace for", Path::new(ROOT), source))?
 }
 
@@ -124,16 +123,42 @@ fn ensure(path: &Path, value: &str) -> Result<(), Error> {
     if read(path)?.as_deref() == Some(value) {
         return Ok(());
     }
-    std::fs::write(path, value).map_err(|source| failed("write", path, source))
+    write(path, value)
+}
+
+/// The same for a setting of a new interface that the kernel's default is not
+/// right for: writes first, and looks only where that fails. Where there is no
+/// such setting, there is nothing to set.
+fn change(path: &Path, value: &str) -> Result<(), Error> {
+    let Err(refused) = write(path, value) else {
+        return Ok(());
+    };
+    match read(path)? {
+        Some(other) if other != value => Err(refused),
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, value: &str) -> Result<(), Error> {
+    // Never made: a setting that is not there is an error.
+    let written = File::options().write(true).open(path);
+    written
+        .and_then(|mut file| file.write_all(value.as_bytes()))
+        .map_err(|source| failed("write", path, source))
 }
 
 /// `None`: the kernel has no such setting.
 fn read(path: &Path) -> Result<Option<String>, Error> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(failed("read", path, source)),
-    }
+    // One read gives all of it: a setting is a number here, and a file of
+    // /proc/sys that is read on from behind its end is asked in vain.
+    let mut room = [0; LONGEST];
+    let length = match File::open(path).and_then(|mut file| file.read(&mut room)) {
+        Ok(length) => length,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed("read", path, source)),
+    };
+    let text = String::from_utf8_lossy(&room[..length]);
+    Ok(Some(text.trim().to_owned()))
 }
 
 fn failed(op: &'static str, path: &Path, source: io::Error) -> Error {

@@ -1,6 +1,7 @@
 //! The guard that takes back what was done.
 
 use crate::error::Error;
+use crate::upkeep::told;
 
 type Step<'a> = Box<dyn FnOnce() -> Result<(), Error> + 'a>;
 
@@ -45,7 +46,7 @@ impl<'a> Undo<'a> {
         let mut failures = Vec::new();
         while let Some((what, step)) = self.steps.pop() {
             if let Err(error) = step() {
-                failures.push(format!("{what}: {error}: {}", error.details()));
+                failures.push(format!("{what}: {}", told(&error)));
             }
         }
         failures

@@ -1,30 +1,25 @@
-//! Waits for what the kernel does in jobs of its own after it has said yes.
+//! Waits for what the kernel does in a job of its own after it has said yes.
 
-use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
-use nix::poll::poll;
-use seaway_netlink::{NetlinkError, RouteKind, Socket};
+use nix::poll::ppoll;
+use nix::sys::time::{TimeSpec, TimeValLike as _};
+use seaway_netlink::{NetlinkError, Socket};
 
 use super::netlink;
 use crate::error::Error;
-use crate::plan::{Indexes, Plan};
+use crate::plan::Indexes;
 
-/// One second in all, the longest delay of the kernel's jobs.
-const LOOKS: u32 = 1000;
-const PAUSE_MS: u8 = 1;
+/// The longest delay of the kernel's job.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The kernel's job takes about as long where nothing is in its way. The
+/// pauses double, so that a busy machine is not kept busy by looks.
+const FIRST_PAUSE_US: i64 = 50;
+const LONGEST_PAUSE_US: i64 = 2000;
 
 /// Waits until the first packet in either direction will not be lost.
-pub(super) fn await_ready(
-    plan: &Plan,
-    host: &mut Socket,
-    pod: &mut Socket,
-    indexes: Indexes,
-) -> Result<(), Error> {
-    await_it("carrier", || carrier(host, indexes))?;
-    match plan.addresses.iter().find(|ip| ip.is_ipv6()) {
-        Some(address) => await_it("IPv6 address", || received(pod, *address)),
-        None => Ok(()),
-    }
+pub(super) fn await_ready(host: &mut Socket, indexes: Indexes) -> Result<(), Error> {
+    await_it("carrier", || carrier(host, indexes))
 }
 
 /// The end that is brought up first has no carrier then, and gets its queues
@@ -39,30 +34,21 @@ fn carrier(host: &mut Socket, indexes: Indexes) -> Result<bool, Error> {
     Ok(link.operational)
 }
 
-/// An IPv6 address receives nothing before its local route is there, which is
-/// made in a deferred job even without duplicate address detection
-/// (`addrconf_dad_work`, net/ipv6/addrconf.c).
-fn received(pod: &mut Socket, address: IpAddr) -> Result<bool, Error> {
-    match pod.route_get(address) {
-        Ok(route) => Ok(route.kind == RouteKind::Local),
-        Err(error) if error.errno() == Some(nix::libc::ENETUNREACH) => Ok(false),
-        Err(error) => Err(netlink("look at the pod's IPv6 address")(error)),
-    }
-}
-
 fn await_it(
     what: &'static str,
     mut is_there: impl FnMut() -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    for _ in 0..LOOKS {
+    let (start, mut pause) = (Instant::now(), FIRST_PAUSE_US);
+    while start.elapsed() < PATIENCE {
         if is_there()? {
             return Ok(());
         }
-        // Nothing to wait for but the time; the kernel's job takes as long.
-        if let Err(errno) = poll(&mut [], PAUSE_MS) {
+        // Nothing to wait for but the time.
+        if let Err(errno) = ppoll(&mut [], Some(TimeSpec::microseconds(pause)), None) {
             let error = NetlinkError::refused("wait for the", what, errno as i32);
             return Err(netlink("wait for the kernel")(error));
         }
+        pause = LONGEST_PAUSE_US.min(2 * pause);
     }
     // TCP gets over it.
     eprintln!("No {what} yet");

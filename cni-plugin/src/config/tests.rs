@@ -9,6 +9,7 @@ fn conf() -> Value {
         "name": "seaway",
         "type": "seaway-cni",
         "mtu": 1450,
+        "podNetworkState": "/run/seaway/pod-network.json",
         "ipam": {
             "type": "seaway",
             "ranges": [{"subnet": "10.244.1.0/24"}],
@@ -45,12 +46,46 @@ fn the_conf_that_the_daemon_writes() {
     let config = parse_value(&conf()).unwrap();
     assert_eq!(config.mtu, 1450);
     assert_eq!(config.network.name, "seaway");
+    assert_eq!(
+        config.pod_network_state,
+        Some("/run/seaway/pod-network.json".into())
+    );
     assert_eq!(config.network.version, Version::V1_0_0);
     assert_eq!(config.pools.iter().next().unwrap().size(), 253);
 }
 
 #[test]
-fn unknown_keys_are_named_with_their_place() {
+fn subnets_with_a_meaning_of_their_own_are_no_pools() {
+    for subnet in [
+        "127.0.0.0/16",
+        "169.254.0.0/24",
+        "224.0.0.0/8",
+        "0.0.0.0/8",
+        "0.0.0.0/0",
+        "255.0.0.0/8",
+        "::ffff:10.0.0.0/112",
+        "fe80::/64",
+        "ff05::/64",
+        "::/64",
+    ] {
+        let conf = with("/ipam/ranges/0/subnet", json!(subnet));
+        refused(&conf, 7, "ipam.ranges[0].subnet");
+        let ranges = json!({"ipRanges": [[{"subnet": subnet}]]});
+        let conf = extra("", "runtimeConfig", ranges);
+        refused(&conf, 7, "runtimeConfig.ipRanges");
+    }
+}
+
+/// As the pod network takes it: the kernel routes it, and some clouds give it to pods.
+#[test]
+fn what_is_only_reserved_is_a_pool() {
+    let conf = with("/ipam/ranges/0/subnet", json!("240.1.2.0/24"));
+    assert!(parse_value(&conf).is_ok());
+}
+
+/// What is misspelt is refused, see docs/decisions.md.
+#[test]
+fn case_11_unknown_keys_are_named_with_their_place() {
     refused(&extra("", "mtuu", json!(1)), 7, ": mtuu: unknown key");
     refused(
         &extra("/ipam", "gateway", json!("x")),
@@ -62,11 +97,35 @@ fn unknown_keys_are_named_with_their_place() {
         7,
         ": ipam.ranges[0].start: unknown key",
     );
+    refused(
+        &extra("", "dns", json!({"servers": []})),
+        7,
+        ": dns.servers: unknown key",
+    );
 }
 
 #[test]
-fn what_runtimes_add_is_accepted() {
+fn case_11_what_runtimes_and_people_add_is_accepted() {
+    for parent in ["", "/ipam", "/ipam/ranges/0"] {
+        for key in ["cni.dev/x", "io.kubernetes.x", "_comment"] {
+            let conf = extra(parent, key, json!({"any": ["thing"]}));
+            assert!(parse_value(&conf).is_ok(), "{parent} {key}");
+        }
+    }
     for (key, value) in [
+        ("cniVersions", json!(["1.0.0", "1.1.0"])),
+        ("disableCheck", json!("true")),
+        ("disableGC", json!(false)),
+        ("loadOnlyInlinedPlugins", json!(true)),
+        ("args", json!({"anything": {"at": "all"}})),
+        (
+            "runtimeConfig",
+            json!({"io.kubernetes.cri.pod-annotations": {"a": "b"}}),
+        ),
+        (
+            "runtimeConfig",
+            json!({"aliases": ["db"], "cgroupPath": "/x", "dns": {"Servers": []}}),
+        ),
         ("capabilities", json!({"portMappings": true})),
         ("runtimeConfig", json!({"portMappings": [], "dns": {}})),
         ("args", json!({"cni": {"labels": []}})),
@@ -106,6 +165,14 @@ fn case_6_wrong_values_are_named() {
         7,
         ": ipam.dataDir: relative",
     );
+    for (value, why) in [
+        (json!("run/x"), "run/x is not an absolute path"),
+        (json!(1), "got 1"),
+    ] {
+        let conf = extra("", "podNetworkState", value);
+        refused(&conf, 7, ": podNetworkState: ");
+        refused(&conf, 7, why);
+    }
     refused(&with("/name", json!("a/b")), 7, ": name: ");
     refused(&with("/name", Value::Null), 7, ": name: is required");
     refused(&json!([]), 7, "not an object");

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
+use seaway_netlink::SpecialRange;
 
 /// What a configuration says of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,16 @@ impl RangeSpec {
             subnet,
             start: None,
             end: None,
+        }
+    }
+}
+
+impl RangeSpec {
+    /// Refuses a subnet that touches addresses with a meaning of their own.
+    pub(crate) fn refuse_special(&self) -> Result<(), String> {
+        match SpecialRange::touched_by(self.subnet) {
+            Some(special) => Err(format!("{} touches {special}", self.subnet)),
+            None => Ok(()),
         }
     }
 }

@@ -39,6 +39,44 @@ pub struct Record {
     /// Things outside the interface that belong to the attachment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extras: Vec<Extra>,
+    /// Ports of the host that lead here, so that they can be written again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_ports: Vec<RecordedPort>,
+    /// The other plugin that gave the address, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipam: Option<RecordedIpam>,
+}
+
+/// A port of the host, as the runtime asked for it. The address that it leads
+/// to is the record's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedPort {
+    /// `tcp`, `udp` or `sctp`.
+    pub protocol: String,
+    /// Absent for all of the host's addresses; `0.0.0.0` and `::` for all of
+    /// one family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ip: Option<IpAddr>,
+    /// On the host.
+    pub host_port: u16,
+    /// In the pod.
+    pub container_port: u16,
+}
+
+/// How to give an address back to the plugin that gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedIpam {
+    /// `ipam.type`.
+    pub kind: String,
+    /// `CNI_PATH`.
+    pub path: String,
+    /// `CNI_ARGS`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub args: String,
+    /// The whole configuration that it was called with.
+    pub conf: String,
 }
 
 /// Something that does not vanish with the interface.
@@ -90,7 +128,7 @@ impl Record {
 
 impl Held {
     /// `None`: not a record, but somebody's file.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (address, key) = name.split_once('=')?;
         let (container_id, ifname) = key.rsplit_once(':')?;
         let key = Key {
@@ -131,6 +169,19 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Held>, IpamError> {
         } else {
             held.extend(Held::parse(name));
         }
+    }
+    Ok(held)
+}
+
+/// An attachment's records. Needs no lock, since each appears and disappears at once, and
+/// leaves alone what others may be writing.
+pub(super) fn list_of(dir: &Path, key: &Key) -> Result<Vec<Held>, IpamError> {
+    let end = format!("={}:{}", key.container_id, key.ifname);
+    let mut held = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(file("list", dir))? {
+        let name = entry.map_err(file("list", dir))?.file_name();
+        let mine = name.to_str().filter(|name| name.ends_with(&end));
+        held.extend(mine.and_then(Held::parse));
     }
     Ok(held)
 }

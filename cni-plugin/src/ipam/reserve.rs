@@ -7,7 +7,7 @@ use super::lock::lock;
 use super::order::Order;
 use super::record::{Held, list};
 use super::sticky::{Kept, Sticky, of_others};
-use super::{IpamError, Pool, Pools, Record, Store, file};
+use super::{IpamError, Pool, Pools, Record, Store, make};
 
 /// Addresses that were reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,10 +62,8 @@ impl Store {
         record: &Record,
         choose: impl FnOnce(&mut Work<'_>) -> Result<Vec<IpAddr>, IpamError>,
     ) -> Result<Reservation, IpamError> {
-        self.create()?;
+        make(&self.dir)?;
         let lock = lock(&self.network_dir)?;
-        self.remove_other_boots()?;
-        std::fs::create_dir_all(&self.dir).map_err(file("create", &self.dir))?;
         let held = list(&self.dir)?;
         let mut work = Work {
             store: self,
@@ -76,13 +74,13 @@ impl Store {
                 .cloned()
                 .collect(),
             held,
-            order: Order::read(&self.dir),
+            order: Order::default(),
             kept: self.sticky.as_ref().map(Sticky::list).unwrap_or_default(),
             written: Vec::new(),
         };
         let reservation = match choose(&mut work) {
             Ok(addresses) => {
-                work.order.write(&self.dir);
+                work.order.write();
                 work.finish(addresses)
             }
             Err(error) => {
@@ -91,6 +89,7 @@ impl Store {
             }
         };
         drop(lock);
+        self.purge_some_of_other_boots();
         reservation
     }
 }
@@ -138,7 +137,7 @@ impl Work<'_> {
             return Some(own.address);
         }
         let others = of_others(&self.kept, pod);
-        let next = self.order.next(pool, &taken, &others);
+        let next = self.order.next(&self.store.dir, pool, &taken, &others);
         // Rather another pod's former address than none.
         next.or_else(|| self.kept.iter().find(free).map(|kept| kept.address))
     }
@@ -166,8 +165,10 @@ impl Work<'_> {
     /// The pools may have changed since an ADD that was not finished: what it
     /// held and is not given again is free.
     fn finish(self, addresses: Vec<IpAddr>) -> Result<Reservation, IpamError> {
-        for old in self.mine.iter().filter(|old| !self.written.contains(old)) {
-            old.remove(&self.store.dir)?;
+        let mut old = self.mine.iter().filter(|old| !self.written.contains(old));
+        if let Err(error) = old.try_for_each(|old| old.remove(&self.store.dir)) {
+            self.take_back();
+            return Err(error);
         }
         if let (Some(sticky), Some(pod)) = (&self.store.sticky, &self.record.pod) {
             sticky.remember(pod, &addresses);

@@ -34,6 +34,8 @@ fn record(n: usize) -> Record {
         host_ifname: "sw0123456789ab".into(),
         pod: None,
         extras: Vec::new(),
+        host_ports: Vec::new(),
+        ipam: None,
     }
 }
 
@@ -143,14 +145,33 @@ fn networks_are_apart() {
 }
 
 #[test]
-fn case_49_records_of_another_boot_are_leftovers() {
+fn case_49_records_of_another_boot_are_ignored_and_go_a_few_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
-    let pool = pool("10.0.0.0/30");
-    add(&store(&dir), &pool, 1);
+    let pool = pool("10.0.0.0/24");
+    for n in 0..200 {
+        add(&store(&dir), &pool, n);
+    }
+    let old = dir.path().join("seaway/boot-1");
+    let left = || std::fs::read_dir(&old).into_iter().flatten().count();
+    let before = left();
+    assert!(before >= 200);
     let next = Store::of_boot(dir.path(), "seaway", "boot-2");
     assert_eq!(next.find(&key(1)).unwrap(), Vec::<IpAddr>::new());
-    assert_eq!(add(&next, &pool, 2), "10.0.0.2");
-    assert!(!dir.path().join("seaway/boot-1").exists());
+    assert_eq!(next.usage(&pool).unwrap()[0].holders, 0);
+    assert_eq!(add(&next, &pool, 1), "10.0.0.2");
+    assert_eq!(before - left(), 16, "none waits for all of them");
+    for n in 2..20 {
+        add(&next, &pool, n);
+    }
+    assert!(!old.exists());
+}
+
+#[test]
+fn case_49_what_cannot_be_removed_of_another_boot_is_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("seaway/boot-1/10.0.0.2=c1:eth0/x")).unwrap();
+    let next = Store::of_boot(dir.path(), "seaway", "boot-2");
+    assert_eq!(add(&next, &pool("10.0.0.0/30"), 1), "10.0.0.2");
 }
 
 #[test]
@@ -158,11 +179,11 @@ fn a_lost_or_damaged_order_costs_only_the_order() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pool) = (store(&dir), pool("10.0.0.0/29"));
     let mut seen = BTreeSet::from([add(&store, &pool, 1), add(&store, &pool, 2)]);
-    let order = dir.path().join("seaway/boot-1/.order");
+    let order = dir.path().join("seaway/boot-1/.order-v4");
     for (n, damage) in [
         (3, &b""[..]),
-        (4, b"{"),
-        (5, b"{\"v4\":{\"fresh\":\"10.0.0.6\",\"released\":[]}}"),
+        (4, &[10]),
+        (5, &[10, 0, 0, 6, 0, 0, 0, 0, 255, 255, 255]),
     ] {
         std::fs::write(&order, damage).unwrap();
         assert!(
@@ -171,6 +192,18 @@ fn a_lost_or_damaged_order_costs_only_the_order() {
         );
     }
     assert_eq!(seen.len(), 5);
+}
+
+/// Another call is writing it, and looking is done without the lock.
+#[test]
+fn looking_removes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir);
+    add(&store, &pool("10.0.0.0/29"), 1);
+    let writing = dir.path().join("seaway/boot-1/.new-123");
+    std::fs::write(&writing, "{").unwrap();
+    assert_eq!(store.contents(&key(1)).unwrap().len(), 1);
+    assert!(writing.exists());
 }
 
 #[test]
@@ -319,7 +352,7 @@ fn without_room_for_the_order_addresses_come_and_go_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pool) = (store(&dir), pool("10.0.0.0/24"));
     // In its place is something that no file can replace.
-    std::fs::create_dir_all(dir.path().join("seaway/boot-1/.order/full")).unwrap();
+    std::fs::create_dir_all(dir.path().join("seaway/boot-1/.order-v4/full")).unwrap();
     let reserved = store.reserve(&pool, &record(1), &[]).unwrap();
     assert_eq!(reserved.addresses, [ip("10.0.0.2")]);
     assert_eq!(store.release(&key(1)).unwrap(), [ip("10.0.0.2")]);

@@ -59,10 +59,22 @@ fn what_is_empty_or_for_others_is_nothing() {
     for nothing in [
         json!({}),
         json!({"portMappings": [], "mac": "", "ips": null}),
-        json!({"dns": {"servers": ["10.0.0.1"]}, "aliases": {"x": ["y"]}, "cgroupPath": "/x"}),
+        json!({"dns": {"servers": []}, "aliases": {"x": ["y"]}, "cgroupPath": "/x"}),
     ] {
         assert_eq!(parse(&nothing).unwrap(), Runtime::default());
     }
+}
+
+#[test]
+fn one_port_of_the_host_leads_to_one_of_the_pod() {
+    let entry = |port, ip| json!({"hostPort": 80, "containerPort": port, "hostIP": ip});
+    refused(
+        &json!({"portMappings": [entry(1, ""), entry(2, "")]}),
+        7,
+        "runtimeConfig.portMappings[1].hostPort: 80 leads to the pod's port 1 already",
+    );
+    let apart = json!({"portMappings": [entry(1, "192.0.2.1"), entry(2, "192.0.2.2")]});
+    assert_eq!(ports(&apart).len(), 2);
 }
 
 #[test]
@@ -72,6 +84,7 @@ fn wrong_ones_are_named() {
     let key = |key: &str| format!("{path}.{key}");
     for (entry, code, text) in [
         (json!({"hostPort": 70000}), 7, key("hostPort")),
+        (json!({"hostprot": 80}), 7, key("hostprot: unknown key")),
         (
             json!({"hostPort": 80}),
             7,
