@@ -63,6 +63,21 @@ pub enum FirewallError {
         /// The pod that has it.
         holder: IpAddr,
     },
+    /// Changes cannot be listened to.
+    #[error("listen to changes of nftables")]
+    Watch {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// iptables-legacy is in use, and its program did not do its work.
+    #[error("{program}: {why}")]
+    Legacy {
+        /// Which one.
+        program: &'static str,
+        /// What it said.
+        why: String,
+    },
     /// Flows of UDP could not be listed or forgotten.
     #[error("forget UDP flows")]
     Flows {
@@ -131,9 +146,9 @@ impl Firewall {
         Ok(true)
     }
 
-    /// Removes everything of ours; absent is fine.
+    /// Removes everything of ours, the accepts in FORWARD too; absent is fine.
     pub fn remove_all(&mut self) -> Result<Change, FirewallError> {
-        let mut change = Change::Unchanged;
+        let mut change = self.remove_forward_accept()?;
         for family in FAMILIES {
             match self.wire.transact(&delete_table(family)) {
                 Ok(_) => change = Change::Changed,

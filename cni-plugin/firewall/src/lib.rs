@@ -23,25 +23,40 @@
 //! The one exception is [`Firewall::ensure_forward_accept`]: an accept in our
 //! table does not override a drop in another one.
 //!
-//! What it deliberately leaves out: running `nft` or `iptables`, and with it
-//! iptables-legacy.
+//! Others may flush what is ours at any time. [`Watch`] hears of it, and two
+//! looks at [`Firewall::state`] tell what was lost; writing it again is for who
+//! knows what should be there.
+//!
+//! What it deliberately leaves out: running `nft` or `iptables`, but for
+//! iptables-legacy, which has no other interface.
 
 mod attributes;
 mod conntrack;
 mod expression;
 mod firewall;
+mod foreign;
 mod forward;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hostports;
+mod legacy;
 mod masquerade;
 mod message;
 mod ports;
+mod restore;
 mod ruleset;
 mod set;
+mod state;
+mod watch;
 
 pub use firewall::{Change, Firewall, FirewallError};
+pub use foreign::ForeignDrop;
 pub use hostports::{HostPort, Protocol};
 pub use masquerade::Masquerade;
+pub use restore::Restored;
 pub use seaway_netlink::Family;
+pub use state::{Lost, State};
+pub use watch::{Changed, Heard, Noticed, Watch};
 
 /// Name of our table, in each family.
 pub const TABLE: &str = "seaway";

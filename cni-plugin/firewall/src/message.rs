@@ -13,17 +13,19 @@ use crate::expression::expressions;
 use crate::ruleset::{Chain, Hook, Rule, Ruleset, keyword};
 use crate::set::new_set;
 
-const SUBSYSTEM: u16 = 10;
+/// `NFNL_SUBSYS_NFTABLES`.
+pub(crate) const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-const NEW_TABLE: u16 = 0;
-const DELETE_TABLE: u16 = 2;
-const NEW_CHAIN: u16 = 3;
+pub(crate) const NEW_TABLE: u16 = 0;
+pub(crate) const DELETE_TABLE: u16 = 2;
+pub(crate) const NEW_CHAIN: u16 = 3;
 pub(crate) const GET_CHAIN: u16 = 4;
-const DELETE_CHAIN: u16 = 5;
+pub(crate) const DELETE_CHAIN: u16 = 5;
 pub(crate) const NEW_RULE: u16 = 6;
 pub(crate) const GET_RULE: u16 = 7;
-const DELETE_RULE: u16 = 8;
+pub(crate) const DELETE_RULE: u16 = 8;
+pub(crate) const GET_GENERATION: u16 = 16;
 
 const TABLE_NAME: u16 = 1;
 const CHAIN_TABLE: u16 = 1;
@@ -38,6 +40,7 @@ const ACCEPT: u32 = 1;
 
 pub(crate) const RULE_TABLE: u16 = 1;
 pub(crate) const RULE_CHAIN: u16 = 2;
+pub(crate) const RULE_HANDLE: u16 = 3;
 pub(crate) const RULE_EXPRESSIONS: u16 = 4;
 pub(crate) const RULE_USERDATA: u16 = 7;
 /// `NFTNL_UDATA_RULE_COMMENT` of libnftnl.
@@ -45,6 +48,11 @@ const USERDATA_COMMENT: u8 = 0;
 
 /// One transaction that makes the chains hold exactly these rules.
 pub(crate) fn replace(ruleset: &Ruleset) -> Vec<Frame> {
+    batch(replace_frames(ruleset))
+}
+
+/// The same as part of a transaction.
+pub(crate) fn replace_frames(ruleset: &Ruleset) -> Vec<Frame> {
     let family = ruleset.family;
     let table = Attributes::after_header(number(family), 0).text(TABLE_NAME, TABLE);
     let mut frames = vec![frame(
@@ -81,7 +89,7 @@ pub(crate) fn replace(ruleset: &Ruleset) -> Vec<Frame> {
                 .map(|rule| new_rule(family, chain.name, rule)),
         );
     }
-    batch(frames)
+    frames
 }
 
 /// One transaction that deletes our table and everything in it.

@@ -15,6 +15,9 @@ use crate::set::{Element, add_element, delete_element, elements, list_elements};
 /// UDP's number in the maps.
 const UDP: u8 = 17;
 
+/// How often elements are tried to be deleted that others delete as well.
+const DELETE_ATTEMPTS: u32 = 8;
+
 impl Firewall {
     /// Leads these ports to their pods. UDP flows that others have answered so
     /// far come to the pod from now on.
@@ -85,16 +88,7 @@ impl Firewall {
             if pods.is_empty() {
                 continue;
             }
-            let mut doomed = self.host_port_elements(family)?;
-            doomed.retain(|e| {
-                pods.iter()
-                    .any(|pod| belongs_to(e.set, &e.key, &e.data, *pod))
-            });
-            if doomed.is_empty() {
-                continue;
-            }
-            let frames: Vec<Frame> = doomed.iter().map(|e| delete_element(family, e)).collect();
-            self.write(family, &batch(frames))?;
+            let doomed = self.delete_elements_of(family, &pods)?;
             count += doomed.iter().filter(|e| !e.data.is_empty()).count();
             if doomed.iter().any(is_udp) {
                 forget(&mut self.wire, family, |flow| {
@@ -106,8 +100,50 @@ impl Firewall {
         Ok(count)
     }
 
+    /// Somebody else may be removing the same, and a list that is read while the kernel makes
+    /// a set larger may name an element twice; then what is left is looked for once more.
+    fn delete_elements_of(
+        &mut self,
+        family: Family,
+        pods: &[IpAddr],
+    ) -> Result<Vec<Element>, FirewallError> {
+        let mut attempt = 1;
+        loop {
+            let mut doomed = self.host_port_elements(family)?;
+            doomed.retain(|e| {
+                pods.iter()
+                    .any(|pod| belongs_to(e.set, &e.key, &e.data, *pod))
+            });
+            if doomed.is_empty() {
+                return Ok(doomed);
+            }
+            let frames: Vec<Frame> = doomed.iter().map(|e| delete_element(family, e)).collect();
+            match self.write(family, &batch(frames)) {
+                Err(FirewallError::Write { source, .. })
+                    if source.is_not_found() && attempt < DELETE_ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                outcome => return outcome.map(|()| doomed),
+            }
+        }
+    }
+
+    /// The pods that ports of the host lead to.
+    pub fn host_port_pods(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
+        let mut pods = BTreeSet::new();
+        for family in FAMILIES {
+            let elements = self.host_port_elements(family)?;
+            pods.extend(elements.iter().filter_map(|e| pod_of(family, &e.data)));
+        }
+        Ok(pods)
+    }
+
     /// Every element of our maps; none when there are no maps.
-    fn host_port_elements(&mut self, family: Family) -> Result<Vec<Element>, FirewallError> {
+    pub(crate) fn host_port_elements(
+        &mut self,
+        family: Family,
+    ) -> Result<Vec<Element>, FirewallError> {
         let mut all = Vec::new();
         for set in SETS {
             let replies = match self.wire.dump(&list_elements(family, set)) {
@@ -154,7 +190,11 @@ impl Firewall {
         FirewallError::Write { family, source }
     }
 
-    fn redirect_flows(&mut self, family: Family, ports: &[&HostPort]) -> Result<(), FirewallError> {
+    pub(crate) fn redirect_flows(
+        &mut self,
+        family: Family,
+        ports: &[&HostPort],
+    ) -> Result<(), FirewallError> {
         let udp = |port: &&&HostPort| port.protocol == Protocol::Udp;
         let udp: Vec<&&HostPort> = ports.iter().filter(udp).collect();
         if udp.is_empty() {
@@ -183,7 +223,7 @@ fn is_udp(element: &Element) -> bool {
     !element.data.is_empty() && protocol.and_then(|at| element.key.get(at)) == Some(&UDP)
 }
 
-fn pod_of(family: Family, data: &[u8]) -> Option<IpAddr> {
+pub(crate) fn pod_of(family: Family, data: &[u8]) -> Option<IpAddr> {
     match family {
         Family::V4 => data.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
         Family::V6 => data.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),

@@ -130,6 +130,40 @@ fn element_frame(
     frame(kind, flags, attributes, op, family, &what)
 }
 
+/// Elements per message: with the longest ones it stays far below the 64 KiB of
+/// an attribute, and acknowledgements stay few.
+const AT_ONCE: usize = 200;
+
+/// Adds elements that may be there already; one with this key and other data
+/// is refused.
+pub(crate) fn add_elements(family: Family, set: &'static str, elements: &[Element]) -> Vec<Frame> {
+    let message = |some: &[Element]| {
+        let value = |bytes: &[u8]| Attributes::default().bytes(DATA_VALUE, bytes);
+        let mut list = Attributes::default();
+        for element in some {
+            let mut inner = Attributes::default().nested(ELEMENT_KEY, &value(&element.key));
+            if !element.data.is_empty() {
+                inner = inner.nested(ELEMENT_DATA, &value(&element.data));
+            }
+            list = list.nested(LIST_ELEMENT, &inner);
+        }
+        let attributes = Attributes::after_header(number(family), 0)
+            .text(ELEMENTS_TABLE, TABLE)
+            .text(ELEMENTS_SET, set)
+            .nested(ELEMENTS_LIST, &list);
+        let what = format!("{set}, {} of them", some.len());
+        frame(
+            NEW_ELEMENT,
+            NLM_F_CREATE,
+            attributes,
+            "element add",
+            family,
+            &what,
+        )
+    };
+    elements.chunks(AT_ONCE).map(message).collect()
+}
+
 /// Asks for all elements of a set.
 pub(crate) fn list_elements(family: Family, set: &str) -> Frame {
     let attributes = Attributes::after_header(number(family), 0)

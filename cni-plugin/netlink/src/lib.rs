@@ -2,7 +2,7 @@
 //!
 //! For the CNI binary, which must start and end within milliseconds, and for
 //! the pod network, which calls these verbs from a blocking thread. Callers
-//! see [`Link`], [`Address`], [`Route`] and [`Neighbour`], never a message or
+//! see [`Link`], [`Address`], [`Route`], [`Rule`], [`Neighbour`] and [`FdbEntry`], never a message or
 //! an attribute list.
 //!
 //! ```text
@@ -18,10 +18,14 @@
 //!
 //! What it deliberately leaves out: async, a runtime, caching, retries of failed writes,
 //! and any decision about which objects should exist. [`wire`] is public
-//! because the firewall crate speaks another netlink protocol with it.
+//! because the firewall crate speaks another netlink protocol with it. [`Xtables`] is
+//! no netlink at all: that there is none for iptables-legacy is why it is needed.
 
 mod address;
 mod error;
+mod fdb;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod link;
 mod mac;
 mod monitor;
@@ -30,20 +34,29 @@ pub mod netns;
 mod qdisc;
 mod request;
 mod route;
+mod rule;
 mod socket;
+mod special;
+mod vxlan;
 pub mod wire;
+mod xtables;
 
 pub use address::{Address, Scope};
 pub use error::{NetlinkError, Reason, Retry};
+pub use fdb::FdbEntry;
 pub use link::{IfIndex, Link, VethEnd, VethPair};
 pub use mac::{MacAddr, ParseMacError};
-pub use monitor::{Event, Groups, Monitor};
+pub use monitor::{Event, Groups, Monitor, Switched};
 pub use neighbour::Neighbour;
 pub use netns::Netns;
 pub use qdisc::TokenBucket;
 pub use request::Request;
 pub use route::{Route, RouteFilter, RouteKind, RouteProtocol, TableId};
+pub use rule::Rule;
 pub use socket::Socket;
+pub use special::SpecialRange;
+pub use vxlan::{Vxlan, VxlanDevice};
+pub use xtables::{Shape, Xtables};
 
 /// Address family of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -32,6 +32,8 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// Maximum transmission unit in bytes, without the link header.
     pub mtu: u32,
+    /// Kind of what shapes or queues what it sends, such as `tbf`.
+    pub qdisc: Option<String>,
     /// Administratively up.
     pub up: bool,
     /// Able to pass packets (`IFF_LOWER_UP`).
@@ -46,6 +48,9 @@ pub struct Link {
     pub kind: Option<String>,
     /// For a veth, the other end's number, in the other end's namespace.
     pub peer: Option<IfIndex>,
+    /// Where the other end is: absent in the same namespace, negative when
+    /// that namespace is going away (`NETNSA_NSID_NOT_ASSIGNED`).
+    pub peer_netns: Option<i32>,
 }
 
 /// One end of a veth pair to be made.
@@ -85,12 +90,14 @@ impl Link {
             alias: None,
             mac: None,
             mtu: 0,
+            qdisc: None,
             up: message.header.flags.contains(LinkFlags::Up),
             carrier: message.header.flags.contains(LinkFlags::LowerUp),
             operational: false,
             group: 0,
             kind: None,
             peer: None,
+            peer_netns: None,
         };
         for attribute in message.attributes {
             match attribute {
@@ -98,9 +105,11 @@ impl Link {
                 LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
                 LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok().map(MacAddr),
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind),
                 LinkAttribute::OperState(state) => link.operational = state == State::Up,
                 LinkAttribute::Group(group) => link.group = group,
                 LinkAttribute::Link(index) => link.peer = Some(IfIndex(index)),
+                LinkAttribute::LinkNetNsId(id) => link.peer_netns = Some(id),
                 LinkAttribute::LinkInfo(infos) => link.kind = infos.iter().find_map(kind),
                 _ => {}
             }

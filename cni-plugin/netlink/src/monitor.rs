@@ -10,7 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::socket::decode;
 use crate::wire::{Body, Frame, Wire};
-use crate::{Address, Link, NetlinkError, Route};
+use crate::{Address, FdbEntry, IfIndex, Link, Neighbour, NetlinkError, Route, Rule};
+
+mod filter;
+mod forwarding;
+
+pub use forwarding::Switched;
 
 /// Which kinds of objects to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +26,13 @@ pub struct Groups {
     pub addresses: bool,
     /// Routes, both families.
     pub routes: bool,
+    /// Policy routing rules, both families.
+    pub rules: bool,
+    /// Neighbours of both families and entries of forwarding databases. A busy node has
+    /// thousands a second: see [`Monitor::only_neighbours_of`].
+    pub neighbours: bool,
+    /// Whether packets are passed on, both families.
+    pub forwarding: bool,
 }
 
 /// One change.
@@ -38,6 +50,20 @@ pub enum Event {
     Route(Route),
     /// A route went away.
     RouteRemoved(Route),
+    /// A rule appeared.
+    Rule(Rule),
+    /// A rule went away.
+    RuleRemoved(Rule),
+    /// A neighbour appeared or changed.
+    Neighbour(Neighbour),
+    /// A neighbour went away.
+    NeighbourRemoved(Neighbour),
+    /// An entry of a VXLAN device's forwarding database appeared or changed.
+    Fdb(FdbEntry),
+    /// An entry of a VXLAN device's forwarding database went away.
+    FdbRemoved(FdbEntry),
+    /// Forwarding was switched on or off.
+    Switched(Switched),
     /// Changes were lost, because they came faster than they were taken:
     /// everything that was followed has to be read again.
     Overrun,
@@ -59,7 +85,15 @@ impl Groups {
         let links: &[u32] = if self.links { &[1] } else { &[] };
         let addresses: &[u32] = if self.addresses { &[5, 9] } else { &[] };
         let routes: &[u32] = if self.routes { &[7, 11] } else { &[] };
-        links.iter().chain(addresses).chain(routes).copied()
+        let rules: &[u32] = if self.rules { &[8, 19] } else { &[] };
+        let neighbours: &[u32] = if self.neighbours { &[3] } else { &[] };
+        let forwarding: &[u32] = if self.forwarding { &[24, 25] } else { &[] };
+        let first = links.iter().chain(addresses).chain(routes);
+        first
+            .chain(rules)
+            .chain(neighbours)
+            .chain(forwarding)
+            .copied()
     }
 }
 
@@ -68,6 +102,7 @@ impl Monitor {
     /// happens after the return is not missed.
     pub fn open(groups: Groups) -> Result<Self, NetlinkError> {
         let mut wire = Wire::open(NETLINK_ROUTE)?;
+        wire.make_room();
         for number in groups.numbers() {
             wire.socket_mut()
                 .add_membership(number)
@@ -77,6 +112,13 @@ impl Monitor {
             wire,
             ready: std::collections::VecDeque::new(),
         })
+    }
+
+    /// From now on the kernel keeps back what concerns neighbours and forwarding databases
+    /// of other links, so that their traffic does not wake whoever waits. `None`: of all links.
+    pub fn only_neighbours_of(&self, link: Option<IfIndex>) -> Result<(), NetlinkError> {
+        filter::attach(self.wire.as_fd(), link)
+            .map_err(|error| NetlinkError::io("monitor", String::from("socket filter"), &error))
     }
 
     /// Waits for the next change; `None` when none came in time.
@@ -116,8 +158,15 @@ impl Monitor {
             Err(error) => return Err(error),
         };
         for message in messages {
-            if let Body::Object(reply) = message.body {
-                self.ready.extend(event(decode(&context, &reply)?));
+            match message.body {
+                // The message crate does not know these.
+                Body::Object(reply) if reply.kind == forwarding::NEW_CONF => {
+                    let switched = Switched::parse(&reply.payload);
+                    self.ready.extend(switched.map(Event::Switched));
+                }
+                Body::Object(reply) if reply.kind == forwarding::DELETE_CONF => {}
+                Body::Object(reply) => self.ready.extend(event(decode(&context, &reply)?)),
+                _ => {}
             }
         }
         Ok(())
@@ -146,6 +195,16 @@ fn event(message: Message) -> Option<Event> {
         Message::DelAddress(address) => Event::AddressRemoved(Address::parse(&address)?),
         Message::NewRoute(route) => Event::Route(Route::parse(&route)?),
         Message::DelRoute(route) => Event::RouteRemoved(Route::parse(&route)?),
+        Message::NewRule(rule) => Event::Rule(Rule::parse(&rule)?),
+        Message::DelRule(rule) => Event::RuleRemoved(Rule::parse(&rule)?),
+        Message::NewNeighbour(entry) => match FdbEntry::parse(&entry) {
+            Some(entry) => Event::Fdb(entry),
+            None => Event::Neighbour(Neighbour::parse(&entry)?),
+        },
+        Message::DelNeighbour(entry) => match FdbEntry::parse(&entry) {
+            Some(entry) => Event::FdbRemoved(entry),
+            None => Event::NeighbourRemoved(Neighbour::parse(&entry)?),
+        },
         _ => return None,
     })
 }

@@ -26,12 +26,15 @@ const ETHERNET: u8 = 1;
 const PARAMETERS_LENGTH: usize = 36;
 
 impl TokenBucket {
+    /// What the kernel calls it, as in [`Link::qdisc`](crate::Link::qdisc).
+    pub const KIND: &'static str = "tbf";
+
     pub(crate) fn message(&self, index: IfIndex) -> TcMessage {
         let mut message = TcMessage::with_index(index.0.cast_signed());
         message.header.parent = TcHandle::ROOT;
         message.header.handle = TcHandle { major: 1, minor: 0 };
         message.attributes = vec![
-            TcAttribute::Kind("tbf".to_owned()),
+            TcAttribute::Kind(Self::KIND.to_owned()),
             TcAttribute::Options(self.options()),
         ];
         message

@@ -4,13 +4,22 @@ use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkSerializable,
+    DefaultNla, NLA_F_NESTED, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE,
+    NetlinkSerializable,
 };
 use netlink_packet_route::RouteNetlinkMessage as Message;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+};
+use netlink_packet_route::route::RouteAttribute;
 
 use crate::wire::Frame;
 use crate::{Address, IfIndex, Neighbour, Route, TokenBucket, VethPair};
+
+/// `IFLA_INET_CONF`, include/uapi/linux/if_link.h, and one of the settings in it,
+/// include/uapi/linux/ip.h. netlink-packet-route knows them, but writes none that is 0.
+const IFLA_INET_CONF: u16 = 1;
+const IPV4_DEVCONF_SEND_REDIRECTS: u16 = 6;
 
 /// One change, or one question, to the kernel.
 ///
@@ -108,12 +117,48 @@ impl Request<'static> {
         )
     }
 
+    /// Keeps the kernel from making an IPv6 link-local address when the link comes up.
+    pub fn link_set_no_link_local(index: IfIndex) -> Self {
+        let mut message = link(index);
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let inet6 = AfSpecUnspec::Inet6(vec![mode]);
+        message
+            .attributes
+            .push(LinkAttribute::AfSpecUnspec(vec![inet6]));
+        Self::new(
+            "link set addrgenmode none",
+            index.to_string(),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
     /// Takes a link down.
     pub fn link_set_down(index: IfIndex) -> Self {
         let mut message = link(index);
         message.header.change_mask = LinkFlags::Up;
         Self::new(
             "link set down",
+            index.to_string(),
+            0,
+            &Message::SetLink(message),
+        )
+    }
+
+    /// Brings a link up that tells IPv4 hosts of no better way (`send_redirects`).
+    pub fn link_set_up_without_redirects(index: IfIndex) -> Self {
+        let mut message = link(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        // An attribute of eight bytes, of which four are the value.
+        let off = [8, IPV4_DEVCONF_SEND_REDIRECTS, 0, 0].map(u16::to_ne_bytes);
+        let settings = DefaultNla::new(IFLA_INET_CONF | NLA_F_NESTED, off.concat());
+        let inet = AfSpecUnspec::Inet(vec![AfSpecInet::Other(settings)]);
+        message
+            .attributes
+            .push(LinkAttribute::AfSpecUnspec(vec![inet]));
+        Self::new(
+            "link set up without redirects",
             index.to_string(),
             0,
             &Message::SetLink(message),
@@ -193,6 +238,29 @@ impl Request<'static> {
             route.to_string(),
             NLM_F_CREATE | NLM_F_EXCL,
             &message,
+        )
+    }
+
+    /// Adds a route beside those to the same destination through other links.
+    pub fn route_append(route: &Route) -> Self {
+        let message = Message::NewRoute(route.message());
+        Self::new(
+            "route append",
+            route.to_string(),
+            NLM_F_CREATE | NLM_F_APPEND,
+            &message,
+        )
+    }
+
+    /// The same with a route that ends by itself after so many seconds. IPv6 only.
+    pub fn route_append_for(route: &Route, seconds: u32) -> Self {
+        let mut message = route.message();
+        message.attributes.push(RouteAttribute::Expires(seconds));
+        Self::new(
+            "route append",
+            format!("{route} for {seconds} s"),
+            NLM_F_CREATE | NLM_F_APPEND,
+            &Message::NewRoute(message),
         )
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
+use netlink_packet_core::{NLM_F_ACK, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
@@ -18,9 +18,9 @@ use crate::{
     netns,
 };
 
-/// Requests in one send. The kernel queues their acknowledgements, at about 1 KiB of memory each
-/// on Linux 6.12, in a receive buffer of 208 KiB (`net.core.rmem_default`), and drops what
-/// does not fit.
+/// Requests in one send. When all fail, the kernel queues as many answers, at about 1 KiB of
+/// memory each on Linux 6.12, in a receive buffer of 208 KiB (`net.core.rmem_default`), and
+/// drops what does not fit.
 const AT_ONCE: usize = 64;
 
 /// Group of links that are about to be deleted, whoever deletes them; a number
@@ -48,6 +48,13 @@ impl Socket {
             .map_err(|error| NetlinkError::io("enter", "network namespace", &error))?
     }
 
+    /// The same on the calling thread, for programs that have no other; see
+    /// [`netns::visit`].
+    pub fn visit(netns: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
+        netns::visit(netns, Self::open)
+            .map_err(|error| NetlinkError::io("enter", "network namespace", &error))?
+    }
+
     /// Sends the requests in order, many at once.
     ///
     /// # Errors
@@ -55,8 +62,15 @@ impl Socket {
     /// the same, so a caller that must have all or none has to undo.
     pub fn execute(&mut self, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
         for some in requests.chunks(AT_ONCE) {
-            let frames: Vec<Frame> = some.iter().map(|r| r.frame.clone()).collect();
-            self.wire.transact(&frames)?;
+            let mut frames: Vec<Frame> = some.iter().map(|r| r.frame.clone()).collect();
+            // Each acknowledgement would be a system call; without the last, nobody would know
+            // that there is no failure.
+            if let Some((_last, others)) = frames.split_last_mut() {
+                for frame in others {
+                    frame.flags &= !NLM_F_ACK;
+                }
+            }
+            self.wire.carry_out(&frames)?;
         }
         Ok(())
     }
@@ -84,7 +98,7 @@ impl Socket {
         message
             .attributes
             .push(LinkAttribute::IfName(name.to_owned()));
-        self.link(name, message)
+        self.link(name, message).map(Link::parse)
     }
 
     /// The link of this number.
@@ -94,10 +108,15 @@ impl Socket {
     pub fn link_by_index(&mut self, index: IfIndex) -> Result<Link, NetlinkError> {
         let mut message = LinkMessage::default();
         message.header.index = index.0;
-        self.link(&index.to_string(), message)
+        self.link(&index.to_string(), message).map(Link::parse)
     }
 
-    fn link(&mut self, object: &str, mut message: LinkMessage) -> Result<Link, NetlinkError> {
+    /// The kernel's answer to a question about one link.
+    pub(crate) fn link(
+        &mut self,
+        object: &str,
+        mut message: LinkMessage,
+    ) -> Result<LinkMessage, NetlinkError> {
         // Statistics of hundreds of virtual functions are not wanted.
         message
             .attributes
@@ -106,7 +125,7 @@ impl Socket {
         let replies = self.wire.transact(std::slice::from_ref(&request.frame))?;
         for reply in &replies {
             if let Message::NewLink(link) = decode(&request.frame, reply)? {
-                return Ok(Link::parse(link));
+                return Ok(link);
             }
         }
         Err(request.frame.error(Reason::Empty))
@@ -140,9 +159,15 @@ impl Socket {
             .iter()
             .map(|index| Request::link_set_group(*index, DOOMED))
             .collect();
-        // One that is gone already is fine; the others are gathered all the same.
-        removed(self.execute(&gather))?;
-        removed(self.execute(&[Request::link_delete_group(DOOMED)])).map(drop)
+        // One that is gone already is fine; the others are gathered all the same, and what is
+        // gathered goes, also when others could not be.
+        let some = gather.chunks(AT_ONCE);
+        let gathered: Vec<_> = some.map(|some| removed(self.execute(some))).collect();
+        removed(self.execute(&[Request::link_delete_group(DOOMED)]))?;
+        gathered
+            .into_iter()
+            .find(Result::is_err)
+            .map_or(Ok(()), |failed| failed.map(drop))
     }
 
     /// Brings a link up.
@@ -273,7 +298,12 @@ impl Socket {
         self.execute(&[Request::neighbour_replace(neighbour)])
     }
 
-    fn list<T>(
+    /// Makes sure that the entry is not there; tells whether it was.
+    pub fn remove_neighbour(&mut self, neighbour: &Neighbour) -> Result<bool, NetlinkError> {
+        removed(self.execute(&[Request::neighbour_delete(neighbour)]))
+    }
+
+    pub(crate) fn list<T>(
         &mut self,
         request: &Request<'_>,
         pick: impl Fn(Message) -> Option<T>,
@@ -286,7 +316,7 @@ impl Socket {
     }
 }
 
-fn removed(outcome: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
+pub(crate) fn removed(outcome: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
     match outcome {
         Ok(()) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),

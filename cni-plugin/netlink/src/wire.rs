@@ -19,9 +19,12 @@ use nix::sys::time::TimeVal;
 
 use crate::error::{NetlinkError, Reason};
 
+/// An acknowledgement, or one object: a link without its virtual functions has 2 KiB.
+/// Less than a list needs: every page that is touched costs a short-lived process.
+const ONE_OBJECT: usize = 8 * 1024;
 /// Kernel replies of a dump are at most this long
 /// (`NLMSG_GOODSIZE` to 32 KiB, net/netlink/af_netlink.c `netlink_dump`).
-const RECEIVE_BUFFER: usize = 64 * 1024;
+const MANY_OBJECTS: usize = 64 * 1024;
 /// Enough for any reply that is not lost. Requests themselves are carried out
 /// inside `send`, so a held RTNL lock delays the send and not the reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,8 +110,13 @@ impl Wire {
         Ok(Self {
             socket,
             sequence: 0,
-            buffer: vec![0; RECEIVE_BUFFER],
+            buffer: vec![0; ONE_OBJECT],
         })
+    }
+
+    /// Makes room for lists and for what comes unasked.
+    pub(crate) fn make_room(&mut self) {
+        self.buffer.resize(MANY_OBJECTS, 0);
     }
 
     pub(crate) fn socket_mut(&mut self) -> &mut RawSocket {
@@ -162,6 +170,31 @@ impl Wire {
         }
     }
 
+    /// Sends all frames at once, of which rtnetlink acknowledges the last: it carries them out
+    /// in order, and tells failures of the others as well.
+    ///
+    /// # Errors
+    /// The first frame that failed. The later ones are carried out all the same.
+    pub fn carry_out(&mut self, frames: &[Frame]) -> Result<(), NetlinkError> {
+        let (Some(context), Some(last)) = (frames.first(), frames.len().checked_sub(1)) else {
+            return Ok(());
+        };
+        let first = self.send(frames)?;
+        let mut failure = None;
+        loop {
+            for message in self.receive(context)? {
+                let place = message.sequence.wrapping_sub(first) as usize;
+                let (Some(frame), Body::Ack(outcome)) = (frames.get(place), message.body) else {
+                    continue;
+                };
+                failure = failure.or(outcome.map(|reason| frame.error(reason)));
+                if place == last {
+                    return failure.map_or(Ok(()), Err);
+                }
+            }
+        }
+    }
+
     /// Lists objects; a list that changed while it was read is read again.
     ///
     /// # Errors
@@ -196,6 +229,7 @@ impl Wire {
         frame: &Frame,
         pick: &mut impl FnMut(Reply) -> Option<T>,
     ) -> Result<Option<Vec<T>>, NetlinkError> {
+        self.make_room();
         let sequence = self.send(std::slice::from_ref(frame))?;
         let mut replies = Vec::new();
         let mut interrupted = false;
@@ -307,7 +341,7 @@ pub(crate) enum Body {
 }
 
 /// Splits a datagram into its messages.
-fn split(mut bytes: &[u8]) -> Result<Vec<Message>, &'static str> {
+pub(crate) fn split(mut bytes: &[u8]) -> Result<Vec<Message>, &'static str> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
         let header: &[u8; HEADER] = bytes.first_chunk().ok_or("short header")?;

@@ -1,70 +1,33 @@
 //! Makes the kernel agree with [`Desired`]: idempotent, foreign objects untouched.
+//!
+//! What is referred to is written first: device, its addresses, where peers are, then
+//! routes. What is wanted no more goes last, in the opposite order.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use ipnetwork::{IpNetwork, Ipv4Network};
+use ipnetwork::IpNetwork;
 use seaway_firewall::{Change, Firewall, FirewallError, Masquerade};
 use seaway_netlink::{
     Family, IfIndex, NetlinkError, Route, RouteFilter, RouteProtocol, Socket, TableId,
 };
 
-use crate::Desired;
-use crate::sysctl::{self, IP_FORWARD};
+use crate::uplink::{Uplink, UplinkError};
+use crate::{Desired, Overlay, PROBE_TABLE, VxlanSettings, sysctl};
 
-/// A part of the pod network could not be programmed, or looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum PodNetworkError {
-    /// The kernel did not take, give or show a route, link or address.
-    #[error("program the pod network's routes")]
-    Routes {
-        /// Which one, and why.
-        #[source]
-        source: NetlinkError,
-    },
-    /// Somebody else has a route to the same addresses; it stays.
-    #[error("route {cidr} via {via}: somebody else has a route to it")]
-    ForeignRoute {
-        /// The peer's podCIDR.
-        cidr: Ipv4Network,
-        /// The peer's InternalIP.
-        via: Ipv4Addr,
-    },
-    /// Packets of pods would not be passed on.
-    #[error("switch on {IP_FORWARD}")]
-    IpForward {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Pods would not reach the world outside.
-    #[error("masquerade what leaves the cluster")]
-    Masquerade {
-        /// Why.
-        #[source]
-        source: FirewallError,
-    },
-    /// The MTU of pods cannot be told from any link.
-    #[error("find the uplink: no link has the node's address {address:?}, and no route leads out")]
-    NoUplink {
-        /// The node's InternalIP, if it has one.
-        address: Option<Ipv4Addr>,
-    },
-}
+mod device;
+mod entries;
+mod error;
+mod foreign;
+mod routes;
+mod rules;
 
-/// What a call of [`PodNetwork::apply`] did.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// Routes added or corrected.
-    pub replaced: usize,
-    /// Routes to vanished nodes, removed.
-    pub removed: usize,
-    /// Whether forwarding had to be switched on, or the masquerade written.
-    pub node: bool,
-    /// Routes that could not be programmed; the others were.
-    pub failed: Vec<PodNetworkError>,
-}
+pub use error::{Changes, PodNetworkError};
+
+/// Routes that the kernel has from router advertisements (`RTPROT_RA`).
+const ADVERTISED: RouteProtocol = RouteProtocol(9);
+/// Of pods on a node that reaches nobody, bytes: what Ethernet has.
+const ALONE_MTU: u32 = 1500;
 
 /// The pod network of one network namespace.
 #[derive(Debug)]
@@ -76,7 +39,7 @@ pub struct PodNetwork {
 impl PodNetwork {
     /// That of the calling thread's network namespace; call the rest from the same one.
     pub fn open() -> Result<Self, PodNetworkError> {
-        let socket = Socket::open().map_err(routes)?;
+        let socket = Socket::open().map_err(PodNetworkError::netlink)?;
         let firewall = Firewall::open().map_err(masquerade)?;
         Ok(Self { socket, firewall })
     }
@@ -87,166 +50,182 @@ impl PodNetwork {
     /// What concerns all pods of the node. What concerns one peer is in
     /// [`Changes::failed`], and does not keep the rest from being done.
     pub fn apply(&mut self, want: &Desired) -> Result<Changes, PodNetworkError> {
-        let forwarding = sysctl::ensure(IP_FORWARD, "1")
-            .map_err(|source| PodNetworkError::IpForward { source })?;
-        // Masquerade first: a pod must not be seen outside with an address that nobody can answer.
-        let masqueraded = self
-            .firewall
-            .ensure_masquerade(&wanted_masquerade(want))
-            .map_err(masquerade)?;
-        let node = forwarding || masqueraded == Change::Changed;
-        let mut changes = Changes {
-            node,
-            ..Changes::default()
-        };
-        self.apply_routes(&want.routes, &mut changes)?;
+        let mut changes = Changes::default();
+        self.apply_node(want, &mut changes)?;
+        let (mut device, mut stale) = (None, entries::Stale::default());
+        let socket = &mut self.socket;
+        if let Some(overlay) = &want.overlay {
+            let uplink = Uplink::find(socket, want).map_err(PodNetworkError::Uplink)?;
+            let index = device::ensure(socket, want, overlay, &uplink, &mut changes)?;
+            stale = entries::ensure(socket, want, overlay, index, &mut changes)?;
+            device = Some(index);
+        }
+        self.apply_routes(want, device, &mut changes)?;
+        stale.remove(&mut self.socket, &mut changes);
+        if want.overlay.is_none() {
+            let name = VxlanSettings::default().device;
+            device::remove(&mut self.socket, &name, &mut changes)?;
+        }
         Ok(changes)
     }
 
-    /// Removes all that [`apply`](Self::apply) makes, whoever's run made it. IP
-    /// forwarding stays on: whether others need it cannot be told.
+    /// Removes all that [`apply`](Self::apply) makes, whoever's run made it. Forwarding and
+    /// the other switches stay as they are: whether others need them cannot be told.
     pub fn remove_all(&mut self) -> Result<Changes, PodNetworkError> {
         let mut changes = Changes::default();
-        self.apply_routes(&BTreeMap::new(), &mut changes)?;
-        changes.node = self.firewall.remove_all().map_err(masquerade)? == Change::Changed;
+        let socket = &mut self.socket;
+        rules::apply(socket, &BTreeSet::new(), &mut changes)?;
+        for table in [PROBE_TABLE, TableId::MAIN] {
+            let own = routes::own(socket, table, None)?;
+            routes::remove(socket, &own, &mut changes);
+        }
+        // Its addresses and entries go with it.
+        device::remove(socket, &VxlanSettings::default().device, &mut changes)?;
+        changes.node |= self.firewall.remove_all().map_err(masquerade)? == Change::Changed;
         Ok(changes)
     }
 
-    /// The MTU, in bytes, of the link that carries traffic to other nodes: the one
-    /// with the node's address, else the one of the default route.
-    pub fn uplink_mtu(&mut self, want: &Desired) -> Result<u32, PodNetworkError> {
-        let index = match self.link_of_address(want.node_ip)? {
-            Some(index) => index,
-            None => self.default_link()?.ok_or(PodNetworkError::NoUplink {
-                address: want.node_ip,
-            })?,
-        };
-        Ok(self.socket.link_by_index(index).map_err(routes)?.mtu)
+    /// The podCIDRs that an earlier run has made routes to, and the next hop of each. Who
+    /// restarts can tell by it which paths were proven.
+    pub fn routes_in_use(&mut self) -> Result<BTreeMap<IpNetwork, IpAddr>, PodNetworkError> {
+        let own = routes::own(&mut self.socket, TableId::MAIN, None)?;
+        let routes = own.into_iter();
+        Ok(routes
+            .filter_map(|route| Some((route.destination, route.gateway?)))
+            .collect())
     }
 
-    fn link_of_address(
-        &mut self,
-        ip: Option<Ipv4Addr>,
-    ) -> Result<Option<IfIndex>, PodNetworkError> {
-        let Some(ip) = ip.map(IpAddr::V4) else {
-            return Ok(None);
-        };
-        let addresses = self.socket.addresses(Family::V4, None).map_err(routes)?;
-        Ok(addresses
-            .iter()
-            .find(|a| a.network.ip() == ip)
-            .map(|a| a.ifindex))
+    /// The link that carries traffic to other nodes.
+    pub fn uplink(&mut self, want: &Desired) -> Result<Uplink, PodNetworkError> {
+        Uplink::find(&mut self.socket, want).map_err(PodNetworkError::Uplink)
     }
 
-    fn default_link(&mut self) -> Result<Option<IfIndex>, PodNetworkError> {
-        let filter = RouteFilter {
-            family: Family::V4,
-            table: Some(TableId::MAIN),
-            protocol: None,
-            oif: None,
+    /// The MTU, in bytes, that pod interfaces get.
+    pub fn pod_mtu(&mut self, want: &Desired) -> Result<u32, PodNetworkError> {
+        if let Some(mtu) = want.mtu {
+            return Ok(mtu);
+        }
+        let overhead = want.overlay.as_ref().map_or(0, Overlay::overhead);
+        match Uplink::find(&mut self.socket, want) {
+            Ok(uplink) => Ok(uplink.mtu.saturating_sub(overhead)),
+            Err(UplinkError::NotFound { .. }) if want.is_alone() => Ok(ALONE_MTU),
+            Err(error) => Err(PodNetworkError::Uplink(error)),
+        }
+    }
+
+    /// Forwarding, and masquerade. The latter comes before any route: a pod must not be
+    /// seen outside with an address that nobody can answer.
+    fn apply_node(&mut self, want: &Desired, changes: &mut Changes) -> Result<(), PodNetworkError> {
+        let advertised = self.advertised_links(want)?;
+        let forwarding = sysctl::forwarding(want, &advertised)?;
+        let mut pod_cidrs = want.pod_cidrs.clone();
+        pod_cidrs.extend(former_pods(&mut self.socket, want)?);
+        let wanted = Masquerade {
+            pod_cidrs,
+            non_masquerade_cidrs: want.non_masquerade.clone(),
         };
-        let all = self.socket.routes(&filter).map_err(routes)?;
-        let defaults = all
-            .iter()
-            .filter(|r| r.destination.prefix() == 0 && r.oif.is_some());
-        Ok(defaults
-            .min_by_key(|r| r.metric.unwrap_or(0))
-            .and_then(|r| r.oif))
+        let masqueraded = self
+            .firewall
+            .ensure_masquerade(&wanted)
+            .map_err(masquerade)?;
+        changes.node |= forwarding || masqueraded == Change::Changed;
+        Ok(())
+    }
+
+    /// The uplink, and every link that a default route from a router's word leads to.
+    fn advertised_links(&mut self, want: &Desired) -> Result<Vec<String>, PodNetworkError> {
+        if !want.has_pods_of(Family::V6) {
+            return Ok(Vec::new());
+        }
+        let filter = RouteFilter::of(Family::V6, ADVERTISED);
+        let routes = self
+            .socket
+            .routes(&filter)
+            .map_err(PodNetworkError::netlink)?;
+        let mut links: BTreeSet<IfIndex> = routes.iter().filter_map(|route| route.oif).collect();
+        // In direct mode a node may have no uplink that can be told, and need none.
+        let uplink = Uplink::find(&mut self.socket, want).ok();
+        links.extend(uplink.map(|uplink| uplink.link.index));
+        let mut names = Vec::new();
+        for index in links {
+            let link = self
+                .socket
+                .link_by_index(index)
+                .map_err(PodNetworkError::netlink)?;
+            names.push(link.name);
+        }
+        Ok(names)
     }
 
     fn apply_routes(
         &mut self,
-        want: &BTreeMap<Ipv4Network, Ipv4Addr>,
+        want: &Desired,
+        device: Option<IfIndex>,
         changes: &mut Changes,
     ) -> Result<(), PodNetworkError> {
-        let mut have: BTreeMap<IpNetwork, Vec<Route>> = BTreeMap::new();
-        for route in self.own_routes()? {
-            have.entry(route.destination).or_default().push(route);
-        }
-        for (&cidr, &via) in want {
-            let wanted = peer_route(cidr, via);
-            let existing = have.remove(&wanted.destination).unwrap_or_default();
-            self.apply_route(cidr, via, existing, changes);
-        }
-        // Deletions last: what is still wanted is in place by now.
-        for route in have.into_values().flatten() {
-            self.remove_route(&route, changes);
-        }
-        Ok(())
-    }
+        let socket = &mut self.socket;
+        let wanted = routes::wanted_of_probes(socket, want, device);
+        changes.node |= loosen_source_check(socket, &wanted, device)?;
+        let have = routes::own(socket, PROBE_TABLE, device)?;
+        let of_probes = routes::ensure(socket, &wanted, have, changes);
+        // The rule after the table that it leads to, and before that is emptied.
+        rules::apply(socket, &rules::wanted(want), changes)?;
+        routes::remove(socket, &of_probes, changes);
 
-    /// One peer's route, given what we have to the same addresses already.
-    fn apply_route(
-        &mut self,
-        cidr: Ipv4Network,
-        via: Ipv4Addr,
-        existing: Vec<Route>,
-        changes: &mut Changes,
-    ) {
-        let wanted = peer_route(cidr, via);
-        let (same_place, others): (Vec<_>, Vec<_>) = existing
-            .into_iter()
-            .partition(|r| r.metric.unwrap_or(0) == 0);
-        let outcome = match same_place.first() {
-            Some(have) if have.gateway == wanted.gateway => Ok(false),
-            // In this place there is ours, so nobody else's can be replaced by mistake.
-            Some(_) => self.socket.route_replace(&wanted).map(|()| true),
-            None => self.socket.route_add(&wanted).map(|()| true),
-        };
-        match outcome {
-            Ok(written) => changes.replaced += usize::from(written),
-            Err(error) if error.is_exists() => {
-                changes
-                    .failed
-                    .push(PodNetworkError::ForeignRoute { cidr, via });
-            }
-            Err(source) => changes.failed.push(PodNetworkError::Routes { source }),
-        }
-        for route in others {
-            self.remove_route(&route, changes);
-        }
-    }
-
-    fn remove_route(&mut self, route: &Route, changes: &mut Changes) {
-        match self.socket.remove_route(route) {
-            Ok(there) => changes.removed += usize::from(there),
-            Err(source) => changes.failed.push(PodNetworkError::Routes { source }),
-        }
-    }
-
-    /// The routes to peers. Those to this node's pods have our protocol as well,
-    /// but lead to a link and not to a gateway.
-    fn own_routes(&mut self) -> Result<Vec<Route>, PodNetworkError> {
-        let filter = RouteFilter {
-            table: Some(TableId::MAIN),
-            ..RouteFilter::of(Family::V4, RouteProtocol::SEAWAY)
-        };
-        let mut own = self.socket.routes(&filter).map_err(routes)?;
-        own.retain(|route| route.gateway.is_some());
-        Ok(own)
+        let wanted = routes::wanted(socket, want, device, changes);
+        let have = routes::own(socket, TableId::MAIN, device)?;
+        let stale = routes::ensure(socket, &wanted, have, changes);
+        routes::remove(socket, &stale, changes);
+        foreign::find(socket, want, changes)
     }
 }
 
-fn wanted_masquerade(want: &Desired) -> Masquerade {
-    Masquerade {
-        pod_cidrs: vec![IpNetwork::V4(want.pod_cidr)],
-        non_masquerade_cidrs: want
-            .cluster_cidrs
-            .iter()
-            .copied()
-            .map(IpNetwork::V4)
-            .collect(),
+/// Pods with addresses of a podCIDR that the node had before: they keep them, and nobody
+/// outside can answer these either. Another network's pods are left alone.
+fn former_pods(socket: &mut Socket, want: &Desired) -> Result<Vec<IpNetwork>, PodNetworkError> {
+    let is_in = |cidrs: &[IpNetwork], address| cidrs.iter().any(|cidr| cidr.contains(address));
+    // Our own device has such routes as well, to the peers' ends of it.
+    let device = socket.link_by_name(&VxlanSettings::default().device);
+    let mut pods = routes::to_pods(socket, device.ok().map(|link| link.index))?;
+    pods.retain(|pod| is_in(&want.non_masquerade, pod.ip()) && !is_in(&want.pod_cidrs, pod.ip()));
+    Ok(pods)
+}
+
+/// Each end of a path decides alone, so packets of a peer's pods may come by the link of the
+/// direct path while those to them leave by the overlay, and the other way round.
+fn loosen_source_check(
+    socket: &mut Socket,
+    of_probes: &[Route],
+    device: Option<IfIndex>,
+) -> Result<bool, PodNetworkError> {
+    // IPv6 has no such check.
+    let paths = of_probes.iter().filter(|r| r.destination.is_ipv4());
+    let mut links: BTreeSet<IfIndex> = paths.filter_map(|route| route.oif).collect();
+    if links.is_empty() {
+        return Ok(false);
     }
+    links.extend(device);
+    let mut wrote = false;
+    for index in links {
+        let link = socket
+            .link_by_index(index)
+            .map_err(PodNetworkError::netlink)?;
+        wrote |= sysctl::loose_source_check(&link.name)?;
+    }
+    Ok(wrote)
 }
 
-fn peer_route(cidr: Ipv4Network, via: Ipv4Addr) -> Route {
-    let mut route = Route::to(IpNetwork::V4(cidr));
-    route.gateway = Some(IpAddr::V4(via));
-    route
-}
-
-fn routes(source: NetlinkError) -> PodNetworkError {
-    PodNetworkError::Routes { source }
+/// Lists objects of both families; a kernel without one of them has none of it.
+fn of_both<T>(
+    mut list: impl FnMut(Family) -> Result<Vec<T>, NetlinkError>,
+) -> Result<Vec<T>, PodNetworkError> {
+    let mut all = list(Family::V4).map_err(PodNetworkError::netlink)?;
+    match list(Family::V6) {
+        Ok(more) => all.extend(more),
+        Err(error) if error.is_unsupported() => {}
+        Err(source) => return Err(PodNetworkError::netlink(source)),
+    }
+    Ok(all)
 }
 
 fn masquerade(source: FirewallError) -> PodNetworkError {

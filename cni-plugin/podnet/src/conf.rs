@@ -1,23 +1,23 @@
 //! The CNI conf: what it says, and its life on disk.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ipnetwork::Ipv4Network;
+use ipnetwork::IpNetwork;
 use serde_json::{Value, json};
 
 #[cfg(test)]
 mod tests;
 
-/// Sorts before other vendors' files, so that the runtime takes ours.
-const FILE_NAME: &str = "05-seaway.conflist";
 /// In the run dir; holds the boot id under which the conf was written.
 const MARKER: &str = "cni-conf.boot-id";
 /// Changes with every boot of the kernel; random(4) of the man pages.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Beginning and end of the names of half-written files; CNI libraries load no `.tmp`.
+const TEMPORARY: (&str, &str) = (".seaway-", ".tmp");
 
 /// A file operation on behalf of the CNI conf failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +32,15 @@ pub struct ConfError {
 /// What the CNI conf says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConf {
-    /// Where pods on this node get addresses from; its first one is the node's.
-    pub pod_cidr: Ipv4Network,
+    /// Where pods on this node get addresses from: one of each family. The one after each
+    /// range's network address is the node's.
+    pub pod_cidrs: Vec<IpNetwork>,
     /// MTU of pod interfaces, bytes.
     pub mtu: u32,
     /// Where the plugin keeps its address records; must not outlive a boot.
     pub data_dir: PathBuf,
+    /// Where the plugin's `STATUS` learns whether the pod network serves.
+    pub state_file: PathBuf,
 }
 
 impl NetworkConf {
@@ -46,6 +49,10 @@ impl NetworkConf {
     /// `cniVersion` stays at 1.0.0: containerd 1.6 refuses a newer one, and
     /// runtimes that know `cniVersions` choose from there.
     pub fn to_json(&self) -> String {
+        let ranges = self.pod_cidrs.iter();
+        let ranges: Vec<_> = ranges
+            .map(|cidr| json!({ "subnet": cidr.to_string() }))
+            .collect();
         let conf: Value = json!({
             "cniVersion": "1.0.0",
             "cniVersions": ["0.4.0", "1.0.0", "1.1.0"],
@@ -53,9 +60,12 @@ impl NetworkConf {
             "plugins": [{
                 "type": "seaway-cni",
                 "mtu": self.mtu,
+                "podNetworkState": self.state_file,
                 // What runtimes may ask of the plugin for one pod.
                 "capabilities": {
+                    "aliases": true,
                     "bandwidth": true,
+                    "dns": true,
                     "ipRanges": true,
                     "ips": true,
                     "mac": true,
@@ -63,17 +73,12 @@ impl NetworkConf {
                 },
                 "ipam": {
                     "type": "seaway",
-                    "ranges": [{ "subnet": self.pod_cidr.to_string() }],
+                    "ranges": ranges,
                     "dataDir": self.data_dir,
                 },
             }],
         });
         format!("{conf:#}\n")
-    }
-
-    /// The address of [`pod_cidr`](Self::pod_cidr) that no pod gets.
-    pub fn reserved(&self) -> Ipv4Addr {
-        Ipv4Addr::from(u32::from(self.pod_cidr.network()).saturating_add(1))
     }
 }
 
@@ -89,10 +94,13 @@ pub struct ConfFile {
 }
 
 impl ConfFile {
+    /// In the conf folder; sorts before other vendors' files, so that the runtime takes ours.
+    pub const NAME: &str = "05-seaway.conflist";
+
     /// A conf in `conf_dir` (`/etc/cni/net.d`) with its marker in `run_dir`.
     pub fn new(conf_dir: &Path, run_dir: &Path) -> Self {
         Self {
-            path: conf_dir.join(FILE_NAME),
+            path: conf_dir.join(Self::NAME),
             marker: run_dir.join(MARKER),
             boot_id: BOOT_ID.into(),
         }
@@ -106,7 +114,11 @@ impl ConfFile {
     /// Removes the conf if it stems from an earlier boot; tells whether it did.
     ///
     /// A conf of this boot stays: a restarted daemon must not make the node unready.
+    /// What a killed daemon has left half written goes in any case.
     pub fn withdraw_stale(&self) -> Result<bool, ConfError> {
+        for path in [&self.path, &self.marker] {
+            remove_half_written(folder(path))?;
+        }
         let written_in = read(&self.marker)?;
         if written_in.is_some() && written_in == Some(self.current_boot()?) {
             return Ok(false);
@@ -139,8 +151,33 @@ impl ConfFile {
     }
 
     fn current_boot(&self) -> Result<String, ConfError> {
-        fs::read_to_string(&self.boot_id).map_err(failed("read", &self.boot_id))
+        read_boot_id(&self.boot_id)
     }
+}
+
+pub(crate) fn read_boot_id(path: &Path) -> Result<String, ConfError> {
+    fs::read_to_string(path).map_err(failed("read", path))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// There is one writer for each folder, so at its start all of them are a dead one's.
+fn remove_half_written(dir: &Path) -> Result<(), ConfError> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed("list", dir))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed("list", dir))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ConfError {
@@ -151,7 +188,7 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Con
     }
 }
 
-fn read(path: &Path) -> Result<Option<String>, ConfError> {
+pub(crate) fn read(path: &Path) -> Result<Option<String>, ConfError> {
     match fs::read(path) {
         // Whatever is not ours is not equal to ours, so it need not be text.
         Ok(content) => Ok(Some(String::from_utf8_lossy(&content).into_owned())),
@@ -160,7 +197,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfError> {
     }
 }
 
-fn remove(path: &Path) -> Result<bool, ConfError> {
+pub(crate) fn remove(path: &Path) -> Result<bool, ConfError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -168,22 +205,32 @@ fn remove(path: &Path) -> Result<bool, ConfError> {
     }
 }
 
-/// Temp file in the same folder, synced, renamed.
-///
-/// The temp name ends in `.tmp`, which CNI libraries do not load.
-fn replace(path: &Path, content: &str) -> Result<(), ConfError> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
+/// Temp file in the same folder, synced, renamed. Its name is the same each time, so that
+/// errors are, too; there is one writer.
+pub(crate) fn replace(path: &Path, content: &str) -> Result<(), ConfError> {
+    let dir = folder(path);
     fs::create_dir_all(dir).map_err(failed("create directory", dir))?;
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::Builder::new()
-            .prefix(".seaway-")
-            .suffix(".tmp")
-            .permissions(Permissions::from_mode(0o644))
-            .tempfile_in(dir)?;
-        file.write_all(content.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().map_err(failed("write", path))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = dir.join(format!("{}{name}{}", TEMPORARY.0, TEMPORARY.1));
+    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // What remains of it goes at the next attempt or start; the first error is the news.
+        fs::remove_file(&temporary).ok();
+    }
+    written.map_err(failed("write", path))
+}
+
+fn write_new(path: &Path, content: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()
 }

@@ -1,304 +1,229 @@
-//! From Nodes to routes, without looking at the kernel.
+//! What this node needs for its pods to reach others, without looking at the kernel.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnetwork::{IpNetwork, Ipv4Network};
+use ipnetwork::IpNetwork;
+use seaway_netlink::{Family, MacAddr, TableId};
 
+use crate::{Paths, PodRoutes};
+
+mod node;
+mod plan;
+#[cfg(test)]
+mod props;
+mod reason;
 #[cfg(test)]
 mod tests;
 
-/// What the pod network reads of a Node, as the API spells it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
-    /// `metadata.name`.
-    pub name: String,
-    /// `status.addresses` of type `InternalIP`, in the API's order.
-    pub internal_ips: Vec<String>,
-    /// `spec.podCIDRs`, in the API's order.
-    pub pod_cidrs: Vec<String>,
-}
+pub use node::{Node, reserved_address, vtep_mac};
+pub use plan::desired;
+pub use reason::{BadRange, Skip, SkipReason, Waiting};
+
+/// Packet mark of probes: they take the direct path whatever the routes to pods say.
+/// Clear of the bits that others use: 0x4000 and 0x8000 (kube-proxy), 0x2000 (portmap),
+/// 0x80 (AWS), 0xf00 (Cilium), 0xff0000 (Tailscale), 0xffff0000 (Calico).
+pub const PROBE_MARK: u32 = 0x53;
+/// The table that packets with the mark are routed by.
+pub const PROBE_TABLE: TableId = TableId(83);
+/// Of the rule that says so; before those of others, behind that of local addresses (0).
+pub const PROBE_PRIORITY: u32 = 83;
 
 /// What this node needs for its pods to reach others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
-    /// This node's own podCIDR.
-    pub pod_cidr: Ipv4Network,
-    /// This node's InternalIP, where it has one; finds the uplink and its MTU.
-    pub node_ip: Option<Ipv4Addr>,
-    /// Peers' podCIDRs and the InternalIP that each is reached by.
-    pub routes: BTreeMap<Ipv4Network, Ipv4Addr>,
+    /// How packets for pods of other nodes travel.
+    pub mode: PodRoutes,
+    /// This node's own podCIDRs, host bits cleared, in the API's order.
+    pub pod_cidrs: Vec<IpNetwork>,
+    /// This node's addresses, the first of each family, IPv4 first; the first one is the
+    /// overlay's.
+    pub node_ips: Vec<IpAddr>,
+    /// The overlay device; none in direct mode.
+    pub overlay: Option<Overlay>,
+    /// What leads to the other nodes' pods, by node name.
+    pub peers: BTreeMap<String, Peer>,
+    /// Paths to be probed: each may turn out to carry pod addresses without the overlay.
+    pub probes: Vec<Probe>,
     /// Destinations that see the pod's own address; all others see the node's.
-    pub cluster_cidrs: Vec<Ipv4Network>,
-    /// Peers, or single podCIDRs of peers, that got no route.
+    pub non_masquerade: Vec<IpNetwork>,
+    /// Name of the link to the other nodes, if the operator has chosen one.
+    pub uplink: Option<String>,
+    /// MTU of pod interfaces, bytes, if the operator has chosen one.
+    pub mtu: Option<u32>,
+    /// Peers, or single podCIDRs of peers, that nothing leads to.
     pub skipped: Vec<Skip>,
 }
 
-impl fmt::Display for Desired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "pod-cidr {}", self.pod_cidr)?;
-        for (cidr, via) in &self.routes {
-            writeln!(f, "route {cidr} via {via}")?;
+/// The overlay device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlay {
+    /// Name of the device.
+    pub device: String,
+    /// VXLAN network identifier.
+    pub vni: u32,
+    /// UDP port.
+    pub port: u16,
+    /// Hardware address of the device.
+    pub mac: MacAddr,
+    /// This node's address in the underlay.
+    pub local: IpAddr,
+    /// What the device holds: the reserved address of each own podCIDR.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Overlay {
+    /// Bytes of a packet that the overlay takes: outer IP and UDP headers, VXLAN
+    /// header and inner Ethernet header (RFC 7348, section 5).
+    pub fn overhead(&self) -> u32 {
+        match self.local {
+            IpAddr::V4(_) => 20 + 8 + 8 + 14,
+            IpAddr::V6(_) => 40 + 8 + 8 + 14,
         }
-        for cidr in &self.cluster_cidrs {
-            writeln!(f, "masquerade {} except to {cidr}", self.pod_cidr)?;
+    }
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address in the underlay, of the family of [`Overlay::local`].
+    pub vtep: Option<IpAddr>,
+    /// Hardware address of its overlay device.
+    pub mac: MacAddr,
+    /// Its podCIDRs.
+    pub cidrs: Vec<PeerCidr>,
+}
+
+/// A podCIDR of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerCidr {
+    /// The range, host bits cleared.
+    pub cidr: IpNetwork,
+    /// The address in it that no pod has.
+    pub reserved: IpAddr,
+    /// Source address that the node's own packets get; none where it has none of the family
+    /// but the underlay's.
+    pub source: Option<IpAddr>,
+    /// How packets get there.
+    pub path: Path,
+}
+
+/// How packets get to a peer's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// By a plain route.
+    Direct {
+        /// The peer's address, of the podCIDR's family.
+        via: IpAddr,
+    },
+    /// Through the overlay, to [`Peer::vtep`].
+    Overlay,
+}
+
+/// A path to be probed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Probe {
+    /// The peer's name.
+    pub node: String,
+    /// For which of its podCIDRs the answer counts.
+    pub family: Family,
+    /// This node's reserved address.
+    pub source: IpAddr,
+    /// The peer's reserved address, which the peer's kernel answers for.
+    pub target: IpAddr,
+    /// The peer's address, which the direct path leads by.
+    pub via: IpAddr,
+    /// Whether a route to pods leads to `target`. The answer to the peer's own probe needs one.
+    pub routed: bool,
+    /// The ranges that the answer counts for.
+    pub cidrs: Vec<IpNetwork>,
+}
+
+impl Desired {
+    /// Whether pods of this node have addresses of `family`.
+    pub fn has_pods_of(&self, family: Family) -> bool {
+        let mut own = self.pod_cidrs.iter();
+        own.any(|cidr| Family::of(cidr.ip()) == family)
+    }
+
+    /// Whether this node has neither an address that others can send to (127.0.0.1 is none)
+    /// nor others to send to: it needs no uplink.
+    pub fn is_alone(&self) -> bool {
+        self.overlay.is_none() && self.node_ips.is_empty() && self.peers.is_empty()
+    }
+
+    /// The probes whose direct paths `routes` (podCIDR to next hop) are on already.
+    pub fn in_use(&self, routes: &BTreeMap<IpNetwork, IpAddr>) -> Paths {
+        let used = self.probes.iter().filter(|probe| {
+            let mut cidrs = probe.cidrs.iter();
+            cidrs.all(|cidr| routes.get(cidr) == Some(&probe.via))
+        });
+        used.map(|probe| (probe.node.clone(), probe.family))
+            .collect()
+    }
+
+    /// All podCIDRs of peers.
+    pub fn routes(&self) -> impl Iterator<Item = (&Peer, &PeerCidr)> {
+        let peers = self.peers.values();
+        peers.flat_map(|peer| peer.cidrs.iter().map(move |cidr| (peer, cidr)))
+    }
+}
+
+impl fmt::Display for Desired {
+    /// A line for each object, for goldens and logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for cidr in &self.pod_cidrs {
+            writeln!(f, "pod-cidr {cidr}")?;
+        }
+        if let Some(overlay) = &self.overlay {
+            let Overlay {
+                device, vni, port, ..
+            } = overlay;
+            writeln!(
+                f,
+                "vxlan {device} vni {vni} port {port} local {}",
+                overlay.local
+            )?;
+            for address in &overlay.addresses {
+                writeln!(f, "address {address} dev {device}")?;
+            }
+        }
+        for (name, peer) in &self.peers {
+            for PeerCidr {
+                cidr,
+                reserved,
+                source,
+                path,
+            } in &peer.cidrs
+            {
+                write!(f, "route {cidr} ")?;
+                match (path, peer.vtep) {
+                    (Path::Direct { via }, _) => write!(f, "via {via}")?,
+                    (Path::Overlay, Some(vtep)) => write!(f, "via {reserved} at {vtep}")?,
+                    (Path::Overlay, None) => write!(f, "via {reserved} at nowhere")?,
+                }
+                if let Some(source) = source {
+                    write!(f, " src {source}")?;
+                }
+                writeln!(f, " node {name}")?;
+            }
+        }
+        for Probe {
+            source,
+            target,
+            via,
+            ..
+        } in &self.probes
+        {
+            writeln!(f, "probe {target} via {via} from {source}")?;
+        }
+        for cidr in &self.non_masquerade {
+            writeln!(f, "no-masquerade {cidr}")?;
         }
         for skip in &self.skipped {
             writeln!(f, "skip {skip}")?;
         }
         Ok(())
     }
-}
-
-/// A peer that got no route, or less than it asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Skip {
-    /// The peer's name.
-    pub node: String,
-    /// What is wrong with it.
-    pub reason: SkipReason,
-}
-
-impl fmt::Display for Skip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}: {}", self.node, self.reason)
-    }
-}
-
-/// Why a peer got no route; Display names the field.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum SkipReason {
-    /// Nothing allocated yet, or a cluster that gives this Node none.
-    #[error("spec.podCIDRs: no IPv4 range")]
-    NoPodCidr,
-    /// The node has not reported one yet.
-    #[error("status.addresses: no InternalIP of IPv4")]
-    NoInternalIp,
-    /// Not an address that a packet can be sent to.
-    #[error("status.addresses: InternalIP {value:?} is not a unicast address")]
-    BadInternalIp {
-        /// As the API has it.
-        value: String,
-    },
-    /// The address is this node's; a route there would loop.
-    #[error("status.addresses: InternalIP {value} is this node's own")]
-    OwnInternalIp {
-        /// The shared address.
-        value: Ipv4Addr,
-    },
-    /// Not a range in CIDR notation.
-    #[error("spec.podCIDRs: {value:?} is not an IP range")]
-    BadPodCidr {
-        /// As the API has it.
-        value: String,
-    },
-    /// The range contains an address of a node, so a route would cut that node off.
-    #[error("spec.podCIDRs: {cidr} contains the node address {address}")]
-    CoversNode {
-        /// The offending range.
-        cidr: Ipv4Network,
-        /// The node address inside it.
-        address: Ipv4Addr,
-    },
-    /// Two nodes claim the same addresses; the first by name keeps them.
-    #[error("spec.podCIDRs: {cidr} overlaps {other} of node {holder}")]
-    Overlaps {
-        /// The offending range.
-        cidr: Ipv4Network,
-        /// What it overlaps.
-        other: Ipv4Network,
-        /// Whose that is.
-        holder: String,
-    },
-}
-
-/// Why nothing can be desired yet. The kernel is left as it is meanwhile.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Waiting {
-    /// This node's Node object is not there.
-    #[error("node {name} is not registered")]
-    NoNode {
-        /// This node's name.
-        name: String,
-    },
-    /// `spec.podCIDRs` has no IPv4 range yet: the controller-manager sets it.
-    #[error("node {name} has no IPv4 range in spec.podCIDRs")]
-    NoPodCidr {
-        /// This node's name.
-        name: String,
-    },
-    /// This node's range cannot be used.
-    #[error("node {name} has {value:?} in spec.podCIDRs, which is not a usable IP range")]
-    BadPodCidr {
-        /// This node's name.
-        name: String,
-        /// As the API has it.
-        value: String,
-    },
-}
-
-/// Computes what the node `own` needs from all Nodes.
-///
-/// A Node that is wrong costs its own routes only. The result does not depend on
-/// the order in which Nodes became known.
-///
-/// # Errors
-/// [`Waiting`], while this node's own Node does not say which addresses its pods get.
-pub fn desired(
-    own: &str,
-    nodes: &BTreeMap<String, Node>,
-    cluster_cidrs: &[Ipv4Network],
-) -> Result<Desired, Waiting> {
-    let node = nodes.get(own).ok_or_else(|| Waiting::NoNode {
-        name: own.to_owned(),
-    })?;
-    let pod_cidr = own_pod_cidr(node)?;
-    let node_ip = internal_ip(node).ok();
-    let mut plan = Plan {
-        addresses: nodes.values().filter_map(|n| internal_ip(n).ok()).collect(),
-        node_ip,
-        taken: BTreeMap::from([(pod_cidr, own.to_owned())]),
-        routes: BTreeMap::new(),
-        skipped: Vec::new(),
-    };
-    for peer in nodes.values().filter(|n| n.name != own) {
-        plan.add_peer(peer);
-    }
-    let mut cluster_cidrs = cluster_cidrs.to_vec();
-    cluster_cidrs.sort();
-    cluster_cidrs.dedup();
-    Ok(Desired {
-        pod_cidr,
-        node_ip,
-        routes: plan.routes,
-        cluster_cidrs,
-        skipped: plan.skipped,
-    })
-}
-
-struct Plan {
-    addresses: Vec<Ipv4Addr>,
-    node_ip: Option<Ipv4Addr>,
-    taken: BTreeMap<Ipv4Network, String>,
-    routes: BTreeMap<Ipv4Network, Ipv4Addr>,
-    skipped: Vec<Skip>,
-}
-
-impl Plan {
-    fn add_peer(&mut self, peer: &Node) {
-        let mut reasons = Vec::new();
-        match self.gateway(peer) {
-            Ok(via) => {
-                let cidrs = pod_cidrs(peer, &mut reasons);
-                if cidrs.is_empty() && reasons.is_empty() {
-                    reasons.push(SkipReason::NoPodCidr);
-                }
-                for cidr in cidrs {
-                    match self.claim(cidr, peer) {
-                        Ok(()) => {
-                            self.routes.insert(cidr, via);
-                        }
-                        Err(reason) => reasons.push(reason),
-                    }
-                }
-            }
-            Err(reason) => reasons.push(reason),
-        }
-        let skips = reasons.into_iter().map(|reason| Skip {
-            node: peer.name.clone(),
-            reason,
-        });
-        self.skipped.extend(skips);
-    }
-
-    fn gateway(&self, peer: &Node) -> Result<Ipv4Addr, SkipReason> {
-        let via = internal_ip(peer)?;
-        if self.node_ip == Some(via) {
-            return Err(SkipReason::OwnInternalIp { value: via });
-        }
-        Ok(via)
-    }
-
-    fn claim(&mut self, cidr: Ipv4Network, peer: &Node) -> Result<(), SkipReason> {
-        if let Some(address) = self.addresses.iter().copied().find(|a| cidr.contains(*a)) {
-            return Err(SkipReason::CoversNode { cidr, address });
-        }
-        if let Some((other, holder)) = self.taken.iter().find(|(taken, _)| taken.overlaps(cidr)) {
-            return Err(SkipReason::Overlaps {
-                cidr,
-                other: *other,
-                holder: holder.clone(),
-            });
-        }
-        self.taken.insert(cidr, peer.name.clone());
-        Ok(())
-    }
-}
-
-/// The first usable IPv4 InternalIP, or what is wrong with the first bad one.
-fn internal_ip(node: &Node) -> Result<Ipv4Addr, SkipReason> {
-    let mut bad = None;
-    for value in &node.internal_ips {
-        match value.parse::<IpAddr>() {
-            Ok(IpAddr::V4(ip)) if is_unicast(ip) => return Ok(ip),
-            Ok(IpAddr::V6(_)) => {}
-            _ => {
-                let value = value.clone();
-                bad = bad.or(Some(SkipReason::BadInternalIp { value }));
-            }
-        }
-    }
-    Err(bad.unwrap_or(SkipReason::NoInternalIp))
-}
-
-fn is_unicast(ip: Ipv4Addr) -> bool {
-    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
-}
-
-/// The IPv4 ranges;
-/// those of IPv6 are left out without a word, they are not this version's business.
-fn pod_cidrs(node: &Node, reasons: &mut Vec<SkipReason>) -> Vec<Ipv4Network> {
-    let mut cidrs = Vec::new();
-    for value in &node.pod_cidrs {
-        match parse_cidr(value) {
-            Some(IpNetwork::V4(cidr)) => cidrs.push(cidr),
-            Some(IpNetwork::V6(_)) => {}
-            None => reasons.push(SkipReason::BadPodCidr {
-                value: value.clone(),
-            }),
-        }
-    }
-    cidrs
-}
-
-fn own_pod_cidr(node: &Node) -> Result<Ipv4Network, Waiting> {
-    for value in &node.pod_cidrs {
-        match parse_cidr(value) {
-            Some(IpNetwork::V4(cidr)) => return Ok(cidr),
-            Some(IpNetwork::V6(_)) => {}
-            None => {
-                return Err(Waiting::BadPodCidr {
-                    name: node.name.clone(),
-                    value: value.clone(),
-                });
-            }
-        }
-    }
-    Err(Waiting::NoPodCidr {
-        name: node.name.clone(),
-    })
-}
-
-/// The range with its host bits cleared, as kube-proxy reads them.
-fn parse_cidr(value: &str) -> Option<IpNetwork> {
-    // Without a slash the parser takes a single address, which the API never means.
-    if !value.contains('/') {
-        return None;
-    }
-    let cidr: IpNetwork = value.parse().ok()?;
-    if cidr.prefix() == 0 {
-        return None;
-    }
-    IpNetwork::new(cidr.network(), cidr.prefix()).ok()
 }

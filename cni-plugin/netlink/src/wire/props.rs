@@ -4,11 +4,11 @@ use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Address, Link, Neighbour, Route};
+use crate::{Address, FdbEntry, Link, Neighbour, Route, Rule, Vxlan};
 use netlink_packet_route::RouteNetlinkMessage;
 
-/// Types of replies that we read: links, addresses, routes, neighbours.
-const KINDS: [u16; 4] = [16, 20, 24, 28];
+/// Types of replies that we read: links, addresses, routes, neighbours, rules.
+const KINDS: [u16; 5] = [16, 20, 24, 28, 32];
 
 fn read(kind: u16, payload: Vec<u8>) {
     let frame = Frame {
@@ -19,10 +19,21 @@ fn read(kind: u16, payload: Vec<u8>) {
         object: String::new(),
     };
     match crate::socket::decode(&frame, &Reply { kind, payload }) {
-        Ok(RouteNetlinkMessage::NewLink(link)) => drop(Link::parse(link)),
+        Ok(RouteNetlinkMessage::NewLink(link)) => {
+            assert_eq!(Vxlan::of(&link), Vxlan::of(&link.clone()));
+            drop(Link::parse(link));
+        }
         Ok(RouteNetlinkMessage::NewAddress(address)) => drop(Address::parse(&address)),
         Ok(RouteNetlinkMessage::NewRoute(route)) => drop(Route::parse(&route)),
-        Ok(RouteNetlinkMessage::NewNeighbour(entry)) => drop(Neighbour::parse(&entry)),
+        Ok(RouteNetlinkMessage::NewNeighbour(entry)) => {
+            let link = entry.header.ifindex;
+            assert!(FdbEntry::parse(&entry).is_none_or(|read| read.ifindex.0 == link));
+            assert!(Neighbour::parse(&entry).is_none_or(|read| read.ifindex.0 == link));
+        }
+        Ok(RouteNetlinkMessage::NewRule(rule)) => {
+            let family = rule.header.family;
+            assert!(Rule::parse(&rule).is_none_or(|read| read.family.wire() == family));
+        }
         _ => {}
     }
 }

@@ -1,10 +1,15 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn conf() -> NetworkConf {
     NetworkConf {
-        pod_cidr: "10.244.1.0/24".parse().unwrap(),
+        pod_cidrs: ["10.244.1.0/24", "10.245.1.0/24", "fd00:10:1::/64"]
+            .map(|cidr| cidr.parse().unwrap())
+            .to_vec(),
         mtu: 1450,
         data_dir: "/run/seaway/cni".into(),
+        state_file: "/run/seaway/pod-network.json".into(),
     }
 }
 
@@ -30,7 +35,9 @@ fn golden() {
   "plugins": [
     {
       "capabilities": {
+        "aliases": true,
         "bandwidth": true,
+        "dns": true,
         "ipRanges": true,
         "ips": true,
         "mac": true,
@@ -41,18 +48,24 @@ fn golden() {
         "ranges": [
           {
             "subnet": "10.244.1.0/24"
+          },
+          {
+            "subnet": "10.245.1.0/24"
+          },
+          {
+            "subnet": "fd00:10:1::/64"
           }
         ],
         "type": "seaway"
       },
       "mtu": 1450,
+      "podNetworkState": "/run/seaway/pod-network.json",
       "type": "seaway-cni"
     }
   ]
 }
 "#;
     assert_eq!(conf().to_json(), expect);
-    assert_eq!(conf().reserved(), Ipv4Addr::new(10, 244, 1, 1));
 }
 
 #[test]
@@ -107,6 +120,33 @@ fn a_conf_without_a_marker_is_withdrawn() {
 }
 
 #[test]
+fn what_a_killed_daemon_left_half_written_goes_at_the_start() {
+    let (dir, file) = on_disk();
+    file.write(&conf()).unwrap();
+    for name in [
+        "net.d/.seaway-abc.tmp",
+        "run/.seaway-def.tmp",
+        "net.d/.foreign.tmp",
+    ] {
+        fs::write(dir.path().join(name), "{").unwrap();
+    }
+    assert!(!file.withdraw_stale().unwrap());
+    let names = |dir: PathBuf| {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        names(dir.path().join("net.d")),
+        [".foreign.tmp", "05-seaway.conflist"]
+    );
+    assert_eq!(names(dir.path().join("run")), ["cni-conf.boot-id"]);
+}
+
+#[test]
 fn removal_leaves_nothing_and_may_be_repeated() {
     let (dir, file) = on_disk();
     file.write(&conf()).unwrap();
@@ -127,4 +167,24 @@ fn a_failed_write_names_operation_and_path() {
         "{text}"
     );
     assert!(text.contains("net.d"), "{text}");
+}
+
+#[test]
+fn the_same_failure_has_the_same_words_and_names_the_target() {
+    // Where nobody can make files, and where what is there cannot be replaced by one.
+    let (_dir, file) = on_disk();
+    fs::create_dir_all(file.path().join("x")).unwrap();
+    for path in [Path::new("/proc/self/x.conflist"), file.path()] {
+        let fail = || {
+            let error = replace(path, "{}").unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            (error.to_string(), source)
+        };
+        let (what, why) = fail();
+        assert_eq!(what, format!("write {}", path.display()));
+        assert!(!why.contains(".tmp"), "{why}");
+        assert_eq!(fail(), (what, why));
+    }
+    let left = fs::read_dir(folder(file.path())).unwrap().count();
+    assert_eq!(left, 1);
 }
