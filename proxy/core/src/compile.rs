@@ -6,15 +6,20 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 
 use crate::desired::{
-    DesiredState, Family, FamilyState, HealthCheck, Protocol, ServicePort, ServicePortName,
+    DesiredState, Family, FamilyState, Frontend, HealthCheck, Protocol, ServicePort,
+    ServicePortName,
 };
 use crate::ingest::{Port, ServiceSpec};
 use crate::model::Model;
 use crate::node::Node;
 use crate::skipped::{Kind, ObjectKey, SkipReason, Skipped};
 
+mod bids;
 mod claims;
-mod endpoints;
+pub(crate) mod endpoints;
+mod incremental;
+
+pub use incremental::Compiler;
 
 use claims::Claims;
 use endpoints::Known;
@@ -30,7 +35,8 @@ pub struct Compiled {
 
 /// Computes the desired state of `node`.
 ///
-/// The result depends on the objects alone, not on the order in which they came.
+/// The result depends on the objects alone, not on the order in which they came. This is
+/// what the state means; [`Compiler`] comes to the same by looking at what has changed.
 pub fn compile(model: &Model, node: &Node) -> Compiled {
     let mut services: Vec<_> = model.services().collect();
     // The older Service keeps a contested frontend, so that a new one cannot
@@ -45,37 +51,58 @@ pub fn compile(model: &Model, node: &Node) -> Compiled {
         }
     }
     let mut desired = DesiredState::default();
-    for family in Family::ALL {
-        let half = desired.family_mut(family);
-        half.node_ports = node.node_port_addresses(family);
-        half.local_sources = node.local_sources(family);
-        half.masquerade_all = node.masquerade_all;
-        for &(key, spec) in &services {
-            push_service(half, family, model, node, key, spec, &mut claims);
-        }
-    }
+    set_node(&mut desired, node);
     for &(key, spec) in &services {
+        let mut take = |family, name: &ServicePortName| claims.take(family, name);
+        push_service(&mut desired, model, node, key, spec, &mut take);
         report_ranges(key, spec, &mut skipped);
     }
     skipped.sort();
     Compiled { desired, skipped }
 }
 
-/// A Service's ports and health check in one family.
+/// What does not depend on any Service.
+fn set_node(desired: &mut DesiredState, node: &Node) {
+    for family in Family::ALL {
+        let half = desired.family_mut(family);
+        half.node_ports = node.node_port_addresses(family);
+        half.local_sources = node.local_sources(family);
+        half.masquerade_all = node.masquerade_all;
+    }
+}
+
+/// The sorted frontends of a Service port in a family.
+type Frontends<'a> = &'a mut dyn FnMut(Family, &ServicePortName) -> Vec<Frontend>;
+
+/// A Service's ports and health checks in both families.
 fn push_service(
+    desired: &mut DesiredState,
+    model: &Model,
+    node: &Node,
+    key: &ObjectKey,
+    spec: &ServiceSpec,
+    frontends: Frontends<'_>,
+) {
+    for family in Family::ALL {
+        let half = desired.family_mut(family);
+        push_half(half, family, model, node, key, spec, frontends);
+    }
+}
+
+fn push_half(
     half: &mut FamilyState,
     family: Family,
     model: &Model,
     node: &Node,
     key: &ObjectKey,
     spec: &ServiceSpec,
-    claims: &mut Claims,
+    frontends: Frontends<'_>,
 ) {
     let mut local_ready: BTreeSet<IpAddr> = BTreeSet::new();
     let mut here = false;
     for port in &spec.ports {
         let name = port_name(key, port);
-        let frontends = claims.take(family, &name);
+        let frontends = frontends(family, &name);
         if frontends.is_empty() {
             continue;
         }
@@ -90,6 +117,7 @@ fn push_service(
                 Protocol::Tcp => Vec::new(),
                 Protocol::Udp | Protocol::Sctp => known.serving(),
             },
+            unplaced: known.unplaced(),
             internal: spec.internal,
             external: spec.external,
             source_ranges: source_ranges(spec, family, node),
@@ -108,7 +136,7 @@ fn push_service(
     }
 }
 
-fn port_name(key: &ObjectKey, port: &Port) -> ServicePortName {
+pub(crate) fn port_name(key: &ObjectKey, port: &Port) -> ServicePortName {
     ServicePortName {
         namespace: key.namespace.clone(),
         name: key.name.clone(),

@@ -24,7 +24,10 @@ mod verdict;
 pub use verdict::{Source, Verdict};
 
 /// Transport protocol of a Service port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
     /// TCP
     Tcp,
@@ -186,6 +189,10 @@ pub struct ServicePort {
     /// reused ports) may go on: every endpoint that serves, whatever policies and
     /// hints say of new ones. Sorted, without duplicates; empty for TCP.
     pub serving: Vec<SocketAddr>,
+    /// Addresses of endpoints that no node is named for, sorted, without
+    /// duplicates. They are nobody's local endpoints, but may run here all the
+    /// same, and then be their own clients.
+    pub unplaced: Vec<IpAddr>,
     /// For clusterIPs.
     pub internal: TrafficPolicy,
     /// For everything else.
@@ -212,6 +219,15 @@ impl ServicePort {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Addresses of endpoints that may run on this node, each perhaps several
+    /// times: whoever of them picks itself is masqueraded, or it would answer
+    /// itself directly.
+    pub fn own_clients(&self) -> impl Iterator<Item = IpAddr> {
+        let local = self.endpoints().into_iter().filter(|e| e.local);
+        let local = local.map(|endpoint| endpoint.addr.ip());
+        local.chain(self.unplaced.iter().copied())
     }
 
     /// Whether some packet is answered by this policy's endpoints. With

@@ -20,7 +20,7 @@ pub struct Fake {
 }
 
 /// One line per frontend.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FakeRendered(BTreeMap<String, String>);
 
 impl fmt::Display for FakeRendered {

@@ -85,12 +85,13 @@ impl Client {
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     /// JSON that is laid over the Service's spec; `null` removes a field.
-    /// `ingress` stands for `status.loadBalancer.ingress`.
+    /// `ingress` stands for `status.loadBalancer.ingress`, `annotations` for the Service's.
     pub spec: &'static str,
-    /// Endpoints, each `NAME[:STATE][:zones=LIST]`: `h1` to `h9` are on this
-    /// node, `t1` to `t9` on another one. States: `ready` (unless said),
-    /// `leaving` (serves while it terminates), `gone` (terminates), `starting`
-    /// (serves, is not ready), `unready`.
+    /// Endpoints, each `NAME[:STATE][:zones=LIST][:nodes=LIST][:node=]`: `h1` to `h9`
+    /// are on this node, `t1` to `t9` on another one, `n1` is this node itself. States:
+    /// `ready` (unless said), `leaving` (serves while it terminates), `gone`
+    /// (terminates), `starting` (serves, is not ready), `unready`, `published`
+    /// (terminates, but its Service wants all that there are). `node=` names no node.
     pub endpoints: &'static str,
     /// How the node differs from [`node`].
     pub node: fn(&mut Node),
@@ -130,10 +131,13 @@ pub fn node() -> Node {
 /// The address of `h1`, `t3` and so on.
 pub fn endpoint(name: &str, family: Family) -> SocketAddr {
     let (side, number) = name.split_at(1);
-    let side = u8::from(side == "t");
-    let number = number.parse().expect("a row names endpoints by number");
-    let addr = in_family([10, 180, side, number].into(), family);
-    SocketAddr::new(addr, ENDPOINT_PORT)
+    let addr = if side == "n" {
+        NODE_ADDRESSES[0].parse().expect("this is an address")
+    } else {
+        let number = number.parse().expect("a row names endpoints by number");
+        [10, 180, u8::from(side == "t"), number].into()
+    };
+    SocketAddr::new(in_family(addr, family), ENDPOINT_PORT)
 }
 
 impl Given {
@@ -162,16 +166,17 @@ impl Given {
             "ports": [{"name": "http", "port": 80, "nodePort": 30001}],
         });
         let mut ingress = json!([{"ip": VIP}, {"ip": "5.6.7.8"}]);
+        let mut annotations = json!({});
         let patch: Value = serde_json::from_str(self.spec).expect("a row's spec is JSON");
         for (key, value) in patch.as_object().into_iter().flatten() {
-            if key == "ingress" {
-                ingress = value.clone();
-            } else {
-                spec[key] = value.clone();
+            match key.as_str() {
+                "ingress" => ingress = value.clone(),
+                "annotations" => annotations = value.clone(),
+                _ => spec[key] = value.clone(),
             }
         }
         json!({
-            "metadata": {"namespace": "default", "name": "web"},
+            "metadata": {"namespace": "default", "name": "web", "annotations": annotations},
             "spec": spec, "status": {"loadBalancer": {"ingress": ingress}},
         })
     }
@@ -202,6 +207,7 @@ fn described(text: &str) -> Value {
         Some(&"gone") => (false, false, true),
         Some(&"starting") => (false, true, false),
         Some(&"unready") => (false, false, false),
+        Some(&"published") => (true, false, true),
         Some(other) => panic!("no such state: {other}"),
     };
     let hints = |key: &str| {
@@ -209,9 +215,14 @@ fn described(text: &str) -> Value {
         let names = list.into_iter().flat_map(|list| list.split(','));
         names.map(|name| json!({"name": name})).collect::<Vec<_>>()
     };
+    let node = match &name[..1] {
+        _ if words.contains(&"node=") => Value::Null,
+        "t" => json!("n2"),
+        _ => json!("n1"),
+    };
     json!({
         "addresses": [endpoint(name, Family::V4).ip().to_string()],
-        "nodeName": if name.starts_with('h') { "n1" } else { "n2" },
+        "nodeName": node,
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
         "hints": {"forNodes": hints("nodes="), "forZones": hints("zones=")},
     })

@@ -11,6 +11,7 @@ mod service;
 mod slice;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnetwork::IpNetwork;
@@ -95,14 +96,34 @@ pub struct SliceSpec {
 pub struct SliceEndpoint {
     /// `addresses[0]`; the others have no meaning.
     pub addr: IpAddr,
-    /// Where the pod runs, if it is a pod.
-    pub node_name: Option<String>,
+    /// Where the pod runs, if it is a pod. There are many endpoints, and few nodes:
+    /// the [`Model`](crate::Model) keeps each name once.
+    pub node_name: Option<Arc<str>>,
     /// With the API's defaults filled in.
     pub conditions: Conditions,
-    /// Nodes whose clients should use it: `hints.forNodes`.
+    /// `None`: nobody in particular. Few endpoints have any.
+    pub hints: Option<Box<Hints>>,
+}
+
+/// Whose clients should use an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hints {
+    /// `hints.forNodes`
     pub for_nodes: Vec<String>,
-    /// Zones whose clients should use it: `hints.forZones`.
+    /// `hints.forZones`
     pub for_zones: Vec<String>,
+}
+
+impl SliceEndpoint {
+    /// Nodes whose clients should use it.
+    pub fn for_nodes(&self) -> &[String] {
+        self.hints.as_ref().map_or(&[], |hints| &hints.for_nodes)
+    }
+
+    /// Zones whose clients should use it.
+    pub fn for_zones(&self) -> &[String] {
+        self.hints.as_ref().map_or(&[], |hints| &hints.for_zones)
+    }
 }
 
 /// An endpoint's conditions.

@@ -71,7 +71,9 @@ pub fn interpret(desired: &DesiredState, addresses: &BTreeSet<IpAddr>, packet: &
             masquerade,
         } => {
             let seen = |endpoint: &Endpoint| {
-                let itself = endpoint.local && endpoint.addr.ip() == packet.src;
+                let addr = endpoint.addr.ip();
+                let itself =
+                    addr == packet.src && (endpoint.local || port.unplaced.contains(&addr));
                 let seen = if masquerade || itself {
                     Seen::Node
                 } else {

@@ -3,6 +3,7 @@
 //! ```text
 //! k8s objects ── ingest ──► model ── compile ──► DesiredState ──► Backend
 //!                   └──────────┴──► Skipped {object, field, reason}
+//!  all of these, and one address ── explain ──► Explanation, for a person
 //! ```
 //!
 //! Everything here is a plain function of its arguments: no `async` runtime,
@@ -12,6 +13,7 @@
 pub mod backend;
 pub mod compile;
 pub mod desired;
+pub mod explain;
 #[cfg(feature = "fake")]
 pub mod fake;
 #[cfg(feature = "interpret")]
@@ -24,8 +26,9 @@ pub mod node;
 pub mod skipped;
 pub mod sync;
 
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, Compiler, compile};
+pub use explain::explain;
 pub use model::Model;
 pub use node::Node;
 pub use skipped::{ObjectKey, Skipped};
-pub use sync::{SyncReport, sync_once};
+pub use sync::{SyncReport, fingerprint, sync_once};

@@ -5,6 +5,7 @@
 //! that was re-labelled has left its former Service.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -20,8 +21,43 @@ use crate::skipped::{ObjectKey, Skipped};
 pub struct Model {
     services: BTreeMap<ObjectKey, Ingested<ServiceSpec>>,
     slices: BTreeMap<ObjectKey, Ingested<SliceSpec>>,
-    /// Slices by the Service that they name.
-    slices_of: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Slices by the Service that they name, sorted: nearly always one, and a set has
+    /// room for eleven from the beginning.
+    slices_of: BTreeMap<ObjectKey, Vec<ObjectKey>>,
+    /// Services that may mean something else than when this was last emptied.
+    changed: BTreeSet<ObjectKey>,
+    nodes: Names,
+}
+
+/// Names of nodes, each in memory once. Those that nobody has any more go when the others
+/// have doubled.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    all: BTreeSet<Arc<str>>,
+    /// How many were in use when that was last looked at.
+    used: usize,
+}
+
+impl Names {
+    const FEW: usize = 64;
+
+    /// Makes all who have the same name share it.
+    fn share(&mut self, slice: &mut SliceSpec) {
+        for name in slice
+            .endpoints
+            .iter_mut()
+            .filter_map(|e| e.node_name.as_mut())
+        {
+            match self.all.get(&**name) {
+                Some(known) => name.clone_from(known),
+                None => _ = self.all.insert(name.clone()),
+            }
+        }
+        if self.all.len() > Self::FEW + 2 * self.used {
+            self.all.retain(|name| Arc::strong_count(name) > 1);
+            self.used = self.all.len();
+        }
+    }
 }
 
 impl Model {
@@ -37,21 +73,29 @@ impl Model {
         if self.services.get(&key) == Some(&new) {
             return false;
         }
+        self.changed.insert(key.clone());
         self.services.insert(key, new);
         true
     }
 
     /// A Service was deleted, or left the watch's selector.
     pub fn delete_service(&mut self, key: &ObjectKey) -> bool {
-        self.services.remove(key).is_some()
+        if self.services.remove(key).is_none() {
+            return false;
+        }
+        self.changed.insert(key.clone());
+        true
     }
 
     /// Removes every Service that is not named: the end of a relist whose
     /// objects were applied one by one.
     pub fn retain_services(&mut self, keep: &BTreeSet<ObjectKey>) -> bool {
-        let before = self.services.len();
-        self.services.retain(|key, _| keep.contains(key));
-        self.services.len() != before
+        let gone = self.services.keys().filter(|key| !keep.contains(key));
+        let gone: Vec<ObjectKey> = gone.cloned().collect();
+        for key in &gone {
+            self.delete_service(key);
+        }
+        !gone.is_empty()
     }
 
     /// These are all Services; others which were known have vanished.
@@ -67,17 +111,20 @@ impl Model {
 
     /// An EndpointSlice was added or changed.
     pub fn apply_slice(&mut self, object: &EndpointSlice) -> bool {
-        let new = ingest::endpoint_slice(object);
+        let mut new = ingest::endpoint_slice(object);
         let key = ObjectKey::of(&object.metadata);
         if self.slices.get(&key) == Some(&new) {
             return false;
         }
         self.delete_slice(&key);
-        if let Some(slice) = &new.value {
-            self.slices_of
-                .entry(slice.service.clone())
-                .or_default()
-                .insert(key.clone());
+        if let Some(slice) = &mut new.value {
+            self.nodes.share(slice);
+            self.changed.insert(slice.service.clone());
+            let siblings = self.slices_of.entry(slice.service.clone()).or_default();
+            if let Err(place) = siblings.binary_search(&key) {
+                siblings.reserve_exact(1);
+                siblings.insert(place, key.clone());
+            }
         }
         self.slices.insert(key, new);
         true
@@ -88,14 +135,14 @@ impl Model {
         let Some(old) = self.slices.remove(key) else {
             return false;
         };
-        if let Some(slice) = old.value
-            && let Some(siblings) = self.slices_of.get_mut(&slice.service)
-        {
-            siblings.remove(key);
+        let Some(slice) = old.value else { return true };
+        if let Some(siblings) = self.slices_of.get_mut(&slice.service) {
+            siblings.retain(|sibling| sibling != key);
             if siblings.is_empty() {
                 self.slices_of.remove(&slice.service);
             }
         }
+        self.changed.insert(slice.service);
         true
     }
 
@@ -128,6 +175,17 @@ impl Model {
         self.retain_slices(&keep) || changed
     }
 
+    /// Services that were touched since the last call, by an event on them or on one of
+    /// their slices; all there are after the first lists.
+    pub fn take_changed(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A Service that is served at least in part.
+    pub fn service(&self, key: &ObjectKey) -> Option<&ServiceSpec> {
+        self.services.get(key)?.value.as_ref()
+    }
+
     /// Services that are served at least in part, by name.
     pub fn services(&self) -> impl Iterator<Item = (&ObjectKey, &ServiceSpec)> {
         self.services
@@ -139,6 +197,11 @@ impl Model {
     pub fn slices_of(&self, service: &ObjectKey) -> impl Iterator<Item = &SliceSpec> + use<'_> {
         let keys = self.slices_of.get(service).into_iter().flatten();
         keys.filter_map(|key| self.slices.get(key)?.value.as_ref())
+    }
+
+    /// The names of these slices.
+    pub fn slice_keys_of(&self, service: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        self.slices_of.get(service).into_iter().flatten()
     }
 
     /// What single objects leave out; contested frontends are

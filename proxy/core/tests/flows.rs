@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_proxy_core::flows::flows;
+use seaway_proxy_core::flows::{Flow, flows};
 use seaway_proxy_core::interpret::{Outcome, interpret};
 
 #[test]
@@ -33,6 +33,8 @@ fn the_table_has_rows_of_every_kind() {
     assert!(count(|o| *o == Outcome::Refused) > 10);
     assert!(count(|o| *o == Outcome::Unanswered) > 10);
     assert!(count(|o| *o == Outcome::Untouched) > 5);
+    let v6 = |flow: &Flow| flow.in_v6().src().is_ipv6() && flow.in_v6().dst().is_ipv6();
+    assert!(flows().iter().all(v6));
     let cases: BTreeSet<u16> = flows().iter().flat_map(|f| f.cases).copied().collect();
     eprintln!("{} cases: {cases:?}", cases.len());
 }

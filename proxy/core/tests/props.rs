@@ -11,7 +11,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use proptest::prelude::*;
 use seaway_proxy_core::backend::Backend;
 use seaway_proxy_core::fake::Fake;
-use seaway_proxy_core::{Compiled, Model, Node, ObjectKey, compile, sync_once};
+use seaway_proxy_core::{Compiled, Compiler, Model, Node, ObjectKey, compile, sync_once};
 use serde_json::json;
 
 /// One event of a watch. Numbers choose among few names and contents, so that
@@ -205,6 +205,50 @@ proptest! {
             events.iter().filter(|e| is_slice(e) != slices_first).for_each(|e| feed(&mut model, e));
             prop_assert_eq!(compile(&model, &node()), world.compiled());
         }
+    }
+
+    /// Following changes, in whatever portions they come, a relist that drops objects, a
+    /// repeated event or a node that changes among them, gives what computing it all gives.
+    #[test]
+    fn following_is_computing(
+        events in proptest::collection::vec(event(), 0..60),
+        portions in any::<u64>(),
+        twice in any::<u64>(),
+        relist_at in 0..60usize,
+        moves_at in 0..60usize,
+    ) {
+        let mut world = World::default();
+        let mut model = Model::new();
+        let mut node = node();
+        let mut compiler = Compiler::new(node.clone());
+        for (i, event) in events.iter().enumerate() {
+            world.happen(event);
+            // What comes just before a relist is lost, and the list makes up for it.
+            if i + 3 < relist_at || i >= relist_at {
+                feed(&mut model, event);
+            }
+            if twice >> (i % 64) & 1 == 1 && i >= relist_at {
+                feed(&mut model, event);
+            }
+            if i == relist_at {
+                let (services, slices) = world.list();
+                model.reset_services(&services);
+                model.reset_slices(&slices);
+            }
+            if i == moves_at {
+                node = Node { zone: Some("b".to_owned()), external_ips: false, ..Node::named("n0") };
+            }
+            if portions >> (i % 64) & 1 == 1 {
+                compiler.update(&mut model, &node);
+                let whole = compile(&model, &node);
+                prop_assert_eq!(compiler.desired(), &whole.desired);
+                prop_assert_eq!(compiler.skipped(&model), whole.skipped);
+            }
+        }
+        compiler.update(&mut model, &node);
+        prop_assert_eq!(compiler.desired(), &compile(&model, &node).desired);
+        // And when nothing has happened, nothing is looked at.
+        prop_assert!(compiler.update(&mut model, &node).is_empty());
     }
 
     /// No frontend belongs to two; an endpoint never appears twice.

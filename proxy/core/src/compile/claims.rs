@@ -23,7 +23,7 @@ pub(super) const WAVES: [FrontendKind; 4] = [
 ];
 
 /// Address, port and protocol: what only one Service port can have.
-type Claim = (IpAddr, u16, Protocol);
+pub(super) type Claim = (IpAddr, u16, Protocol);
 
 /// Frontends by who has them, and the other way round.
 #[derive(Default)]
@@ -43,25 +43,14 @@ impl Claims {
         skipped: &mut Vec<Skipped>,
     ) {
         if kind == FrontendKind::ExternalIp && !node.external_ips {
-            if !spec.external_ips.is_empty() {
-                let field = "spec.externalIPs".to_owned();
-                skipped.push(skip(key, field, SkipReason::ExternalIpsOff));
-            }
+            skipped.extend(external_ips_off(key, spec));
             return;
         }
         for port in &spec.ports {
             let name = port_name(key, port);
-            for (addr, number) in addresses(kind, spec, port) {
-                let frontend = Frontend {
-                    addr,
-                    port: number,
-                    protocol: port.protocol,
-                    kind,
-                };
+            for frontend in frontends(kind, spec, port) {
                 if let Some(winner) = self.claim(&name, frontend) {
-                    let field = format!("spec.ports[{}]", port.index);
-                    let reason = SkipReason::Contested { frontend, winner };
-                    skipped.push(skip(key, field, reason));
+                    skipped.push(contested(key, port.index, frontend, winner));
                 }
             }
         }
@@ -90,6 +79,22 @@ impl Claims {
     }
 }
 
+/// What a Service port asks for, of one kind.
+pub(super) fn frontends(
+    kind: FrontendKind,
+    spec: &ServiceSpec,
+    port: &Port,
+) -> impl Iterator<Item = Frontend> + use<> {
+    let protocol = port.protocol;
+    let addresses = addresses(kind, spec, port).into_iter();
+    addresses.map(move |(addr, port)| Frontend {
+        addr,
+        port,
+        protocol,
+        kind,
+    })
+}
+
 /// The addresses and port numbers of one kind.
 fn addresses(kind: FrontendKind, spec: &ServiceSpec, port: &Port) -> Vec<(IpAddr, u16)> {
     let with_port = |addrs: &[IpAddr]| addrs.iter().map(|addr| (*addr, port.port)).collect();
@@ -115,6 +120,23 @@ fn unspecified(family: Family) -> IpAddr {
         Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
         Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
     }
+}
+
+/// The operator serves no external IPs, and this Service has some.
+pub(super) fn external_ips_off(key: &ObjectKey, spec: &ServiceSpec) -> Option<Skipped> {
+    let field = "spec.externalIPs".to_owned();
+    (!spec.external_ips.is_empty()).then(|| skip(key, field, SkipReason::ExternalIpsOff))
+}
+
+/// Somebody else has a frontend that a Service port asks for.
+pub(super) fn contested(
+    key: &ObjectKey,
+    index: usize,
+    frontend: Frontend,
+    winner: ServicePortName,
+) -> Skipped {
+    let field = format!("spec.ports[{index}]");
+    skip(key, field, SkipReason::Contested { frontend, winner })
 }
 
 fn skip(object: &ObjectKey, field: String, reason: SkipReason) -> Skipped {

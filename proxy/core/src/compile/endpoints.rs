@@ -9,8 +9,10 @@ use crate::model::Model;
 use crate::node::Node;
 use crate::skipped::ObjectKey;
 
+pub(crate) mod reasons;
+
 /// Every endpoint of a Service port in one family once, whatever its conditions.
-pub(super) struct Known<'a>(BTreeMap<SocketAddr, Candidate<'a>>);
+pub(crate) struct Known<'a>(BTreeMap<SocketAddr, Candidate<'a>>);
 
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
@@ -29,18 +31,13 @@ impl Candidate<'_> {
             serving,
             terminating,
         } = self.endpoint.conditions;
-        let SliceEndpoint {
-            for_nodes,
-            for_zones,
-            ..
-        } = self.endpoint;
         (
             ready,
             !terminating,
             serving,
             self.local,
-            for_nodes,
-            for_zones,
+            self.endpoint.for_nodes(),
+            self.endpoint.for_zones(),
         )
     }
 
@@ -58,7 +55,7 @@ impl Candidate<'_> {
 impl<'a> Known<'a> {
     /// Slice ports match by name and protocol; the Service's targetPort has been
     /// resolved by whoever wrote the slice, and may differ from slice to slice.
-    pub(super) fn of(
+    pub(crate) fn of(
         model: &'a Model,
         key: &ObjectKey,
         port: &Port,
@@ -86,12 +83,14 @@ impl<'a> Known<'a> {
 
     fn select(&self, admits: impl Fn(&Candidate<'_>) -> bool) -> Vec<Endpoint> {
         let chosen = self.0.iter().filter(|(_, candidate)| admits(candidate));
+        let chosen = chosen.map(|(&addr, candidate)| Endpoint {
+            addr,
+            local: candidate.local,
+        });
+        let mut chosen: Vec<Endpoint> = chosen.collect();
+        // There are as many of these as Services.
+        chosen.shrink_to_fit();
         chosen
-            .map(|(&addr, candidate)| Endpoint {
-                addr,
-                local: candidate.local,
-            })
-            .collect()
     }
 
     /// Ready endpoints of all nodes that the topology hints leave; when no
@@ -120,6 +119,17 @@ impl<'a> Known<'a> {
         let serving = |c: &Candidate<'_>| c.ready() || c.endpoint.conditions.serving;
         let serving = self.0.iter().filter(|(_, c)| serving(c));
         serving.map(|(&addr, _)| addr).collect()
+    }
+
+    /// Addresses of endpoints that new clients may meet and that no node is named for.
+    pub(super) fn unplaced(&self) -> Vec<IpAddr> {
+        let may_answer = |c: &Candidate<'_>| c.ready() || c.leaving();
+        let chosen = self.0.iter().filter(|(_, c)| may_answer(c));
+        let unplaced = chosen.filter(|(_, c)| c.endpoint.node_name.is_none());
+        let mut unplaced: Vec<IpAddr> = unplaced.map(|(addr, _)| addr.ip()).collect();
+        // Sorted by address and port already.
+        unplaced.dedup();
+        unplaced
     }
 
     /// Addresses of this node's ready endpoints.
@@ -154,8 +164,8 @@ impl Topology<'_> {
     fn hints<'e>(&self, endpoint: &'e SliceEndpoint) -> &'e [String] {
         match self {
             Self::Off => &[],
-            Self::Node(_) => &endpoint.for_nodes,
-            Self::Zone(_) => &endpoint.for_zones,
+            Self::Node(_) => endpoint.for_nodes(),
+            Self::Zone(_) => endpoint.for_zones(),
         }
     }
 

@@ -84,6 +84,7 @@ pub fn flows() -> Vec<Flow> {
     no_endpoints(&mut table);
     node_ports(&mut table);
     external_policy(&mut table);
+    three_nodes(&mut table);
     sources(&mut table);
     internal_policy(&mut table);
     source_ranges(&mut table);
@@ -118,6 +119,12 @@ fn cluster_ip(t: &mut Table) {
     );
     t.row_by(Protocol::Sctp, &[5], Pod, "172.30.0.41:53", "h1 as client");
     t.row_by(Protocol::Sctp, &[79], Outside, NODE_PORT, "h1 as node");
+    t.given(
+        r#"{"ports": [{"name": "http", "port": 443, "nodePort": 30001}]}"#,
+        "h1 t1",
+    );
+    t.row(&[4], Pod, "172.30.0.41:443", "h1 t1 as client");
+    t.row(&[7], Pod, CLUSTER_IP, "untouched");
     t.given_on(|n| n.detect = Detect::Off, PLAIN, "h1 t1");
     t.row(&[13], Node, CLUSTER_IP, "h1 t1 as client");
     t.row(&[13], Outside, CLUSTER_IP, "h1 t1 as client");
@@ -158,6 +165,13 @@ fn cluster_ip(t: &mut Table) {
     );
     t.row(&[31], Pod, CLUSTER_IP, "h1 as client");
     t.row(&[31], Outside, EXTERNAL_IP, "h1 as node");
+    t.given(PLAIN, "n1");
+    t.row(&[33], Pod, CLUSTER_IP, "n1 as client");
+    t.row(&[34], Node, CLUSTER_IP, "n1 as node");
+    t.given(PLAIN, "h1:node=");
+    t.row(&[35], Pod, CLUSTER_IP, "h1 as client");
+    t.given(ETP_LOCAL, "h1:node=");
+    t.row(&[35], Outside, VIP, "unanswered");
 }
 
 fn node_cidr(node: &mut node::Node) {
@@ -204,7 +218,7 @@ fn node_ports(t: &mut Table) {
     t.row(&[60], Outside, NODE_PORT_2, "h1 t1 as node");
     t.row(&[61], Node, NODE_PORT, "h1 t1 as node");
     t.row(&[62], Pod, NODE_PORT, "h1 t1 as node");
-    t.row(&[63], Loopback, LOCALHOST, "h1 t1 as node");
+    t.row(&[63, 66], Loopback, LOCALHOST, "h1 t1 as node");
     t.row(&[78], NodeAsVip, "1.2.3.4:30001", "h1 t1 as node");
     t.given_on(|n| n.localhost_node_ports = false, PLAIN, "h1 t1");
     t.row(&[64], Loopback, LOCALHOST, "untouched");
@@ -299,6 +313,21 @@ fn external_policy(t: &mut Table) {
     t.row(&[103], Outside, EXTERNAL_IP, "untouched");
 }
 
+/// One Service, and its NodePort on the node with the endpoint, on the client's own, and on
+/// a third one.
+fn three_nodes(t: &mut Table) {
+    t.given(ETP_LOCAL, "h1");
+    t.row(&[101], Outside, NODE_PORT, "h1 as client");
+    t.given(ETP_LOCAL, "t1");
+    t.row(&[101], Node, NODE_PORT, "t1 as node");
+    t.row(&[101], Outside, NODE_PORT, "unanswered");
+    t.given(PLAIN, "h1");
+    t.row(&[101], Outside, NODE_PORT, "h1 as node");
+    t.given(PLAIN, "t1");
+    t.row(&[101], Node, NODE_PORT, "t1 as node");
+    t.row(&[101], Outside, NODE_PORT, "t1 as node");
+}
+
 /// Who counts as a pod for the short circuit.
 fn sources(t: &mut Table) {
     t.given(ETP_LOCAL, "h1 t1");
@@ -319,6 +348,8 @@ fn internal_policy(t: &mut Table) {
     t.row(&[112], Outside, CLUSTER_IP, "h1 as node");
     t.external(&[114], Pod, "h1 t1 as node");
     t.external(&[114], Outside, "h1 t1 as node");
+    t.given(ITP_LOCAL, "n1 t1");
+    t.row(&[115], Pod, CLUSTER_IP, "n1 as client");
     t.given(ITP_LOCAL, "t1");
     t.row(&[113], Pod, CLUSTER_IP, "unanswered");
     t.row(&[113], Node, CLUSTER_IP, "unanswered");
@@ -377,8 +408,17 @@ fn source_ranges(t: &mut Table) {
     t.row(&[135], Blocked, VIP, "h1 t1 as node");
     t.row(&[135], Pod, VIP, "h1 t1 as node");
     t.given(r#"{"loadBalancerSourceRanges": ["255.0.0.0/32"]}"#, "h1 t1");
-    t.row(&[136], Outside, VIP, "unanswered");
+    t.row(&[132, 136], Outside, VIP, "unanswered");
     t.row(&[136], Pod, VIP, "unanswered");
+    // The same Service, changed while it is served.
+    t.given(PLAIN, "h1 t1");
+    t.row(&[132], Outside, VIP, "h1 t1 as node");
+    // Another family's alone: docs/decisions.md.
+    t.given(
+        r#"{"loadBalancerSourceRanges": ["2001:db8::/32"]}"#,
+        "h1 t1",
+    );
+    t.row(&[129], Outside, VIP, "unanswered");
 }
 
 fn terminating(t: &mut Table) {
@@ -399,21 +439,76 @@ fn terminating(t: &mut Table) {
     t.row(&[147], Outside, NODE_PORT, "h2 h3 t5 as node");
     t.given(ITP_LOCAL, "h1:leaving t1");
     t.row(&[148], Pod, CLUSTER_IP, "h1 as client");
+    t.given(PLAIN, "h1:published");
+    t.row(&[149], Pod, CLUSTER_IP, "h1 as client");
+    t.row(&[149], Outside, NODE_PORT, "h1 as node");
+    // The same pod, without publishNotReadyAddresses.
+    t.given(PLAIN, "h1:gone");
+    t.row(&[150], Pod, CLUSTER_IP, "refused");
+    t.row(&[150], Outside, NODE_PORT, "refused");
     t.given(PLAIN, "h1:leaving:zones=b t1:leaving:zones=a");
     t.row(&[151], Pod, CLUSTER_IP, "h1 t1 as client");
 }
 
+const TWO_ZONES: &str = "h1:zones=a t2:zones=a h3:zones=b t4:zones=b";
+
 fn topology(t: &mut Table) {
-    t.given(PLAIN, "h1:zones=a t2:zones=a h3:zones=b t4:zones=b");
+    t.given(PLAIN, TWO_ZONES);
     t.row(&[160], Pod, CLUSTER_IP, "h1 t2 as client");
     t.row(&[174], Outside, NODE_PORT, "h1 t2 as node");
-    t.given(ETP_LOCAL, "h1:zones=a t2:zones=a h3:zones=b t4:zones=b");
+    t.given_on(|n| n.zone = Some("b".to_owned()), PLAIN, TWO_ZONES);
+    t.row(&[175], Pod, CLUSTER_IP, "h3 t4 as client");
+    t.given_on(|n| n.zone = None, PLAIN, TWO_ZONES);
+    t.row(&[162], Pod, CLUSTER_IP, "h1 t2 h3 t4 as client");
+    t.given_on(|n| n.zone = Some(String::new()), PLAIN, TWO_ZONES);
+    t.row(&[162], Pod, CLUSTER_IP, "h1 t2 h3 t4 as client");
+    t.given_on(|n| n.zone = Some("c".to_owned()), PLAIN, TWO_ZONES);
+    t.row(&[163], Pod, CLUSTER_IP, "h1 t2 h3 t4 as client");
+    t.given(
+        r#"{"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}"#,
+        TWO_ZONES,
+    );
+    t.row(&[176], Pod, CLUSTER_IP, "h1 t2 as client");
+    t.given(ETP_LOCAL, TWO_ZONES);
     t.row(&[171], Outside, VIP, "h1 h3 as client");
     t.row(&[171], Pod, VIP, "h1 t2 as client");
     t.row(&[171], Pod, CLUSTER_IP, "h1 t2 as client");
-    t.given(ITP_LOCAL, "h1:zones=a t2:zones=a h3:zones=b t4:zones=b");
+    t.given(ITP_LOCAL, TWO_ZONES);
     t.row(&[172], Pod, CLUSTER_IP, "h1 h3 as client");
     t.given(ETP_LOCAL, "h1:zones=b t2:zones=a");
     t.row(&[173], Pod, CLUSTER_IP, "t2 as client");
     t.row(&[173], Outside, VIP, "h1 as client");
+    for (cases, endpoints, expect) in HINTS {
+        t.given(PLAIN, endpoints);
+        t.row(cases, Pod, CLUSTER_IP, expect);
+    }
 }
+
+/// Hints that the node in zone a follows, or does not.
+const HINTS: [(&[u16], &str, &str); 9] = [
+    (&[161], "h1:zones=a t2", "h1 t2 as client"),
+    (
+        &[164],
+        "h1:unready:zones=a t2:zones=b h3:zones=b",
+        "t2 h3 as client",
+    ),
+    (&[165], "h1:zones=a t2:zones=b h3:unready", "h1 as client"),
+    (&[166], "h1:zones=a,b t2:zones=b", "h1 as client"),
+    (&[167], "h1:nodes=n1 t2:nodes=n2", "h1 as client"),
+    (
+        &[168],
+        "h1:nodes=n3:zones=b t2:nodes=n2:zones=a",
+        "t2 as client",
+    ),
+    (&[169], "h1:nodes=n1:zones=b t2:zones=a", "t2 as client"),
+    (
+        &[170],
+        "h1:unready:nodes=n1:zones=a t2:nodes=n2:zones=a t3:nodes=n3:zones=b",
+        "t2 as client",
+    ),
+    (
+        &[170],
+        "h1:unready:nodes=n1:zones=a t2:unready:nodes=n2:zones=a t3:nodes=n3:zones=b",
+        "t3 as client",
+    ),
+];

@@ -87,7 +87,7 @@ fn cluster_ips(spec: &core::ServiceSpec, skips: &mut Skips) -> Vec<IpAddr> {
 
 fn ports(spec: &core::ServiceSpec, skips: &mut Skips) -> Vec<Port> {
     let mut names = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(spec.ports.iter().flatten().count());
     for (index, port) in spec.ports.iter().flatten().enumerate() {
         let at = |field: &str| format!("spec.ports[{index}].{field}");
         let name = port.name.clone().unwrap_or_default();

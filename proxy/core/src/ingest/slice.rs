@@ -1,11 +1,12 @@
 //! EndpointSlices.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1 as discovery;
 
 use super::{
-    Conditions, Ingested, LABEL_HEADLESS, LABEL_SERVICE_NAME, Port, Skips, SliceEndpoint,
+    Conditions, Hints, Ingested, LABEL_HEADLESS, LABEL_SERVICE_NAME, Port, Skips, SliceEndpoint,
     SliceSpec, parse,
 };
 use crate::skipped::{Kind, ObjectKey, SkipReason};
@@ -48,7 +49,7 @@ pub fn endpoint_slice(object: &discovery::EndpointSlice) -> Ingested<SliceSpec> 
 }
 
 fn ports(object: &discovery::EndpointSlice, skips: &mut Skips) -> Vec<Port> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(object.ports.iter().flatten().count());
     for (index, port) in object.ports.iter().flatten().enumerate() {
         let at = |field: &str| format!("ports[{index}].{field}");
         let name = skips.ok(at("name"), port.name.clone().ok_or(SkipReason::Missing));
@@ -73,37 +74,35 @@ fn endpoints(
     family: &'static str,
     skips: &mut Skips,
 ) -> Vec<SliceEndpoint> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(object.endpoints.iter().flatten().count());
     for (index, endpoint) in object.endpoints.iter().flatten().enumerate() {
         let field = format!("endpoints[{index}].addresses");
         let Some(addr) = skips.ok(field, address(&endpoint.addresses, family)) else {
             continue;
         };
         let conditions = endpoint.conditions.as_ref();
-        let hints = endpoint.hints.as_ref();
-        let for_nodes = hints.and_then(|h| h.for_nodes.as_deref());
-        let for_zones = hints.and_then(|h| h.for_zones.as_deref());
         found.push(SliceEndpoint {
             addr,
-            node_name: endpoint.node_name.clone(),
+            node_name: endpoint.node_name.as_deref().map(Arc::from),
             conditions: Conditions {
                 ready: conditions.and_then(|c| c.ready).unwrap_or(true),
                 serving: conditions.and_then(|c| c.serving).unwrap_or(true),
                 terminating: conditions.and_then(|c| c.terminating).unwrap_or(false),
             },
-            for_nodes: for_nodes
-                .into_iter()
-                .flatten()
-                .map(|h| h.name.clone())
-                .collect(),
-            for_zones: for_zones
-                .into_iter()
-                .flatten()
-                .map(|h| h.name.clone())
-                .collect(),
+            hints: endpoint.hints.as_ref().and_then(hints),
         });
     }
     found
+}
+
+fn hints(object: &discovery::EndpointHints) -> Option<Box<Hints>> {
+    let nodes = object.for_nodes.iter().flatten();
+    let zones = object.for_zones.iter().flatten();
+    let hints = Hints {
+        for_nodes: nodes.map(|hint| hint.name.clone()).collect(),
+        for_zones: zones.map(|hint| hint.name.clone()).collect(),
+    };
+    (hints != Hints::default()).then(|| Box::new(hints))
 }
 
 fn address(addresses: &[String], expected: &'static str) -> Result<IpAddr, SkipReason> {

@@ -267,6 +267,42 @@ fn session_affinity() {
 }
 
 #[test]
+fn either_field_of_cluster_ips_says_that_there_is_none() {
+    let reason = |spec: Value| {
+        let object = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec});
+        let ingested = service(&serde_json::from_value(object).unwrap());
+        assert_eq!(ingested.value, None);
+        ingested.skipped[0].reason.clone()
+    };
+    let ports = json!([{"port": 80}]);
+    for (spec, expect) in [
+        (json!({"ports": ports}), SkipReason::NoClusterIp),
+        (
+            json!({"clusterIP": "", "ports": ports}),
+            SkipReason::NoClusterIp,
+        ),
+        (
+            json!({"clusterIPs": [""], "ports": ports}),
+            SkipReason::NoClusterIp,
+        ),
+        (
+            json!({"clusterIPs": [], "ports": ports}),
+            SkipReason::NoClusterIp,
+        ),
+        (
+            json!({"clusterIP": "None", "ports": ports}),
+            SkipReason::Headless,
+        ),
+        (
+            json!({"clusterIPs": ["None"], "ports": ports}),
+            SkipReason::Headless,
+        ),
+    ] {
+        assert_eq!(reason(spec.clone()), expect, "{spec}");
+    }
+}
+
+#[test]
 fn another_proxys_service() {
     for name in ["kube-router", ""] {
         let object = json!({

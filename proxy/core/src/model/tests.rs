@@ -87,6 +87,36 @@ fn reset_forgets_what_is_not_named() {
     assert_eq!(addresses(&model, "a"), ["10.0.0.2"]);
 }
 
+/// Alone, or beside what was known before and is the same.
+#[test]
+fn a_list_says_whether_anything_in_it_is_new() {
+    let mut model = Model::new();
+    let (a, b) = (service("a", "10.96.0.1"), service("b", "10.96.0.2"));
+    for (list, changed) in [
+        (vec![&a], true),
+        (vec![&a], false),
+        (vec![&b, &a], true),
+        (vec![&a, &b], false),
+        (vec![&b], true),
+        (vec![], true),
+        (vec![], false),
+    ] {
+        assert_eq!(model.reset_services(list.clone()), changed, "{list:?}");
+    }
+    let (a, b) = (slice("a", "web", "10.0.0.1"), slice("b", "web", "10.0.0.2"));
+    for (list, changed) in [
+        (vec![&a], true),
+        (vec![&a], false),
+        (vec![&b, &a], true),
+        (vec![&a, &b], false),
+        (vec![&b], true),
+        (vec![], true),
+        (vec![], false),
+    ] {
+        assert_eq!(model.reset_slices(list.clone()), changed, "{list:?}");
+    }
+}
+
 #[test]
 fn a_bad_object_hurts_no_other() {
     let mut model = Model::new();
