@@ -2,12 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use seaway_proxy_core::backend::Retry;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
 
 /// Exit status for "could not get the lock" and for lack of memory: `RESOURCE_PROBLEM` of
 /// iptables' `xtables.h`.
@@ -93,18 +93,75 @@ pub(crate) async fn run(
     timed.await.map_err(timeout)?
 }
 
+/// Whether a program of iptables can be run at all.
+pub(crate) async fn is_installed(program: &Path, limit: Duration) -> Result<(), CommandError> {
+    run(program, &["--version"], "", limit).await.map(|_| ())
+}
+
+/// Runs a program likewise, without input, and hands over what it prints line by line:
+/// all of it at once may be more than the rest of this process.
+pub(crate) async fn each_line(
+    program: &Path,
+    args: &[&str],
+    limit: Duration,
+    take: impl FnMut(&str),
+) -> Result<(), CommandError> {
+    let timed = tokio::time::timeout(limit, each_line_unlimited(program, args, take));
+    let timeout = |_| CommandError::Timeout {
+        program: program.to_owned(),
+        limit,
+    };
+    timed.await.map_err(timeout)?
+}
+
+async fn each_line_unlimited(
+    program: &Path,
+    args: &[&str],
+    mut take: impl FnMut(&str),
+) -> Result<(), CommandError> {
+    let mut child = spawn(program, args, Stdio::null())?;
+    let pipe = |source| CommandError::Pipe {
+        program: program.to_owned(),
+        source,
+    };
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    let read = async move {
+        let mut line = Vec::new();
+        while stdout.read_until(b'\n', &mut line).await? > 0 {
+            take(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+            line.clear();
+        }
+        Ok(())
+    };
+    let (read, output) = tokio::join!(read, child.wait_with_output());
+    succeeded(program, &output.map_err(pipe)?)?;
+    read.map_err(pipe)
+}
+
+fn spawn(program: &Path, args: &[&str], stdin: Stdio) -> Result<Child, CommandError> {
+    let mut command = Command::new(program);
+    command.args(args).stdin(stdin);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let spawned = command.kill_on_drop(true).spawn();
+    spawned.map_err(|source| CommandError::Start {
+        program: program.to_owned(),
+        source,
+    })
+}
+
+fn succeeded(program: &Path, output: &Output) -> Result<(), CommandError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(CommandError::Failed {
+        program: program.to_owned(),
+        status: output.status,
+        stderr: first_lines(&String::from_utf8_lossy(&output.stderr), STDERR_LINES, "; "),
+    })
+}
+
 async fn run_unlimited(program: &Path, args: &[&str], input: &str) -> Result<String, CommandError> {
-    let mut child = Command::new(program)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|source| CommandError::Start {
-            program: program.to_owned(),
-            source,
-        })?;
+    let mut child = spawn(program, args, Stdio::piped())?;
     let pipe = |source| CommandError::Pipe {
         program: program.to_owned(),
         source,
@@ -117,14 +174,8 @@ async fn run_unlimited(program: &Path, args: &[&str], input: &str) -> Result<Str
     };
     let (fed, output) = tokio::join!(feed, child.wait_with_output());
     let output = output.map_err(pipe)?;
-    if !output.status.success() {
-        // A program that gives up early also breaks the pipe; its own words say more.
-        return Err(CommandError::Failed {
-            program: program.to_owned(),
-            status: output.status,
-            stderr: first_lines(&String::from_utf8_lossy(&output.stderr), STDERR_LINES, "; "),
-        });
-    }
+    // A program that gives up early also breaks the pipe; its own words say more.
+    succeeded(program, &output)?;
     fed.map_err(pipe)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

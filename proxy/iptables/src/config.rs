@@ -71,6 +71,8 @@ pub struct Config {
     pub masquerade_mark: u32,
     /// Where it is remembered which sysctls of the node are ours to set back.
     pub run_dir: PathBuf,
+    /// How often a module that the kernel lacks is looked for again.
+    pub module_retry: Duration,
     /// How long one command may take, waiting for the xtables lock included.
     pub timeout: Duration,
 }
@@ -87,6 +89,7 @@ impl Default for Config {
             drop_invalid: true,
             masquerade_mark: 0x4000,
             run_dir: "/run/seaway".into(),
+            module_retry: Duration::from_mins(1),
             timeout: Duration::from_mins(1),
         }
     }

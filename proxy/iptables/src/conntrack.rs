@@ -10,8 +10,10 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Instant;
 
 use seaway_netlink::{NetlinkError, Socket};
+use seaway_proxy_core::backend::Settled;
 use seaway_proxy_core::desired::{DesiredState, Family};
 use tokio::task::spawn_blocking;
 use tracing::{debug, warn};
@@ -35,7 +37,12 @@ pub(crate) struct Conntrack {
 impl Conntrack {
     /// Removes what `desired` makes stale. Nothing is asked of the kernel while no
     /// Service of these protocols changes.
-    pub(crate) async fn settle(&mut self, families: &[Family], desired: &DesiredState) {
+    pub(crate) async fn settle(
+        &mut self,
+        families: &[Family],
+        desired: &DesiredState,
+    ) -> Vec<Settled> {
+        let mut settled = Vec::new();
         for (family, done) in Family::ALL.into_iter().zip(&mut self.done) {
             let now = Flows::of(desired.family(family));
             let before = done.as_ref();
@@ -43,7 +50,14 @@ impl Conntrack {
             if idle || !families.contains(&family) {
                 continue;
             }
-            match clean(family, now.clone(), before.cloned().unwrap_or_default()).await {
+            let started = Instant::now();
+            let cleaned = clean(family, now.clone(), before.cloned().unwrap_or_default()).await;
+            settled.push(Settled {
+                family,
+                took: started.elapsed(),
+                removed: *cleaned.as_ref().unwrap_or(&0),
+            });
+            match cleaned {
                 Ok(removed) => {
                     debug!(%family, removed, "Removed stale flows");
                     *done = Some(now);
@@ -55,6 +69,7 @@ impl Conntrack {
                 Err(error) => debug!(%family, %error, "Cannot remove stale flows"),
             }
         }
+        settled
     }
 }
 

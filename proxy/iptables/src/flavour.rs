@@ -5,10 +5,13 @@
 
 use std::fmt;
 
+use seaway_proxy_core::desired::Family;
+use tokio::task::spawn_blocking;
 use tracing::info;
 
 use crate::command::{self, CommandError};
 use crate::config::{Commands, Config};
+use crate::listing::{self, Kernel};
 use crate::rendered::is_ours;
 
 /// Which kernel interface iptables talks to.
@@ -51,10 +54,15 @@ impl fmt::Display for Flavour {
 /// # Errors
 /// Neither flavour works; the error is the nft one's.
 pub(crate) async fn detect(config: &Config) -> Result<Flavour, CommandError> {
-    let nft = dump(config, Flavour::Nft).await;
-    let legacy = dump(config, Flavour::Legacy).await;
+    let legacy = traces(config, Flavour::Legacy).await;
+    let nft = match listed(config).await {
+        // Only who has as many rules needs to be counted.
+        Ok(Some(nft)) if legacy.as_ref().map_or(0, |legacy| legacy.rules) == 0 => Ok(nft),
+        Ok(_) => traces(config, Flavour::Nft).await,
+        Err(error) => Err(error),
+    };
     let flavour = match (nft, legacy) {
-        (Ok(nft), Ok(legacy)) => choose(&Traces::of(&nft), &Traces::of(&legacy)),
+        (Ok(nft), Ok(legacy)) => choose(&nft, &legacy),
         // Not installed, or no support in this kernel.
         (Ok(_), Err(_)) => Flavour::Nft,
         (Err(_), Ok(_)) => Flavour::Legacy,
@@ -64,12 +72,30 @@ pub(crate) async fn detect(config: &Config) -> Result<Flavour, CommandError> {
     Ok(flavour)
 }
 
-/// All tables that exist. Without `-t`, so that no table comes into being by
+/// Those of nft but for the number of rules, without all of them in the memory of
+/// `iptables-nft-save`; `None` if the kernel does not list them.
+async fn listed(config: &Config) -> Result<Option<Traces>, CommandError> {
+    command::is_installed(&config.nft.save, config.timeout).await?;
+    let Ok(mut kernel) = Kernel::open(Family::V4) else {
+        return Ok(None);
+    };
+    let look = move || {
+        let mut traces = Traces::default();
+        let listed = listing::each_chain(&mut kernel, |chain| traces.chain(chain));
+        listed.ok().map(|()| traces)
+    };
+    let looked = spawn_blocking(look).await;
+    Ok(looked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())))
+}
+
+/// Of all tables that exist. Without `-t`, so that no table comes into being by
 /// being looked at.
-async fn dump(config: &Config, flavour: Flavour) -> Result<String, CommandError> {
+async fn traces(config: &Config, flavour: Flavour) -> Result<Traces, CommandError> {
     // Who uses IPv6 uses IPv4, too, and the other way round not always.
     let save = &flavour.commands(config).save;
-    command::run(save, &[], "", config.timeout).await
+    let mut traces = Traces::default();
+    command::each_line(save, &[], config.timeout, |line| traces.take(line)).await?;
+    Ok(traces)
 }
 
 /// What a dump tells about who uses the flavour.
@@ -84,17 +110,16 @@ struct Traces {
 }
 
 impl Traces {
-    fn of(dump: &str) -> Self {
-        let mut traces = Self::default();
-        for line in dump.lines() {
-            if let Some(declared) = line.strip_prefix(':') {
-                let chain = declared.split(' ').next().unwrap_or_default();
-                traces.hint |= matches!(chain, "KUBE-IPTABLES-HINT" | "KUBE-KUBELET-CANARY");
-                traces.ours |= is_ours(chain);
-            }
-            traces.rules += usize::from(line.starts_with("-A "));
+    fn take(&mut self, line: &str) {
+        if let Some(declared) = line.strip_prefix(':') {
+            self.chain(declared.split(' ').next().unwrap_or_default());
         }
-        traces
+        self.rules += usize::from(line.starts_with("-A "));
+    }
+
+    fn chain(&mut self, chain: &str) {
+        self.hint |= matches!(chain, "KUBE-IPTABLES-HINT" | "KUBE-KUBELET-CANARY");
+        self.ours |= is_ours(chain);
     }
 }
 

@@ -1,31 +1,31 @@
 //! The backend: commands around the pure part.
 
-use std::time::Duration;
-
-use seaway_proxy_core::backend::{Backend, BackendError, Retry};
+use seaway_proxy_core::backend::{Backend, BackendError, RuleCount, Settled};
 use seaway_proxy_core::desired::{DesiredState, Family};
+use seaway_proxy_core::explain::kernel::{Inspection, Subject};
 use seaway_proxy_core::skipped::Skipped;
-use tracing::{debug, error, info, warn};
+use tokio::time::sleep_until;
+use tracing::{info, warn};
 
 use crate::command::{self, CommandError};
 use crate::config::Config;
 use crate::conntrack::Conntrack;
 use crate::flavour::{self, Flavour};
+use crate::inspect;
+use crate::lacking::Lacking;
 use crate::localhost::Localhost;
 use crate::render;
-use crate::rendered::{LOCALHOST, Rendered, Tables};
-use crate::save;
-use crate::sets;
+use crate::rendered::{LOCALHOST, Rendered};
 use crate::unsupported;
+use crate::watch::Watch;
 
-/// Lines of a failed transaction that are logged as an error.
-const TRANSACTION_LINES: usize = 10;
+mod clients;
+mod probing;
+mod reading;
+mod removal;
+mod writing;
 
-/// How often a set is tried to be destroyed.
-const DESTROY_ATTEMPTS: u32 = 10;
-/// Pause between two attempts: longer than the kernel's RCU grace period, which
-/// it takes to free a rule.
-const DESTROY_PAUSE: Duration = Duration::from_millis(50);
+use reading::Trust;
 
 /// Programs Services through iptables, in the network namespace of the thread
 /// that polls its futures.
@@ -39,6 +39,9 @@ pub struct Iptables {
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
     conntrack: Conntrack,
+    watch: Watch,
+    lacking: Lacking,
+    trust: Trust,
 }
 
 impl Iptables {
@@ -60,9 +63,13 @@ impl Iptables {
             affinity: true,
             check_other: true,
             conntrack: Conntrack::default(),
+            watch: Watch::new(flavour, &Family::ALL),
+            lacking: Lacking::default(),
+            trust: Trust::default(),
         };
         if !new.has_ipv6().await {
             new.families = &[Family::V4];
+            new.watch = Watch::new(flavour, new.families);
         }
         new.affinity = new.has_ipset().await;
         Ok(new)
@@ -72,7 +79,11 @@ impl Iptables {
         if let Some(configured) = self.config.ipv6 {
             return configured;
         }
-        let read = self.read_family(self.flavour, Family::V6).await;
+        let program = self.flavour.commands(&self.config).save(Family::V6);
+        let read = match command::is_installed(program, self.config.timeout).await {
+            Ok(()) => self.read_family(self.flavour, Family::V6, false).await,
+            Err(error) => Err(error),
+        };
         if let Err(error) = &read {
             info!(%error, "No ip6tables here, so IPv6 is not served");
         }
@@ -95,142 +106,19 @@ impl Iptables {
         listed.is_ok()
     }
 
-    async fn list_sets(&self) -> Result<String, CommandError> {
-        let args = ["list", "-terse", "-output", "save"];
-        command::run(&self.config.ipset, &args, "", self.config.timeout).await
-    }
-
-    /// Before the rules that look into them.
-    async fn create_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
-        let mut script = String::new();
-        for &family in self.families {
-            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
-            script += &sets::creation(have, want, family);
-        }
-        if script.is_empty() {
-            return Ok(());
-        }
-        let ipset = &self.config.ipset;
-        let created = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
-        created.await.map(|_| ())
-    }
-
-    /// After the rules that looked into them are gone. The kernel lets go of a
-    /// rule some time after it is removed, so this may have to wait a little.
-    async fn destroy_sets(&self, have: &Rendered, want: &Rendered) -> Result<(), CommandError> {
-        for &family in self.families {
-            let (have, want) = (&have.family(family).sets, &want.family(family).sets);
-            let mut left: Vec<&String> = sets::superfluous(have, want).collect();
-            for attempt in 1..=DESTROY_ATTEMPTS {
-                let lines: Vec<String> = left
-                    .iter()
-                    .map(|name| format!("destroy {name}\n"))
-                    .collect();
-                if lines.is_empty() {
-                    break;
-                }
-                let ipset = &self.config.ipset;
-                let script = lines.concat();
-                let run = command::run(ipset, &["restore", "-exist"], &script, self.config.timeout);
-                match run.await {
-                    Ok(_) => break,
-                    Err(error) if attempt == DESTROY_ATTEMPTS => return Err(error),
-                    Err(_) => tokio::time::sleep(DESTROY_PAUSE).await,
-                }
-                // What has been destroyed before the failure is not there any more.
-                let dump = self.list_sets().await?;
-                let there = sets::parse(&dump, family);
-                left.retain(|name| there.contains_key(*name));
-            }
-        }
-        Ok(())
-    }
-
-    async fn read_family(&self, flavour: Flavour, family: Family) -> Result<Tables, CommandError> {
-        let program = flavour.commands(&self.config).save(family);
-        // Without `-t`: a table that does not exist stays so.
-        let dump = command::run(program, &[], "", self.config.timeout).await?;
-        save::parse(&dump).map_err(|source| CommandError::Output {
-            program: program.to_owned(),
-            source,
-        })
-    }
-
-    async fn read(&self, flavour: Flavour) -> Result<Rendered, CommandError> {
+    fn rendered(&self, desired: &DesiredState, have: Option<&Rendered>) -> Rendered {
         let mut rendered = Rendered::default();
         for &family in self.families {
-            *rendered.family_mut(family) = self.read_family(flavour, family).await?;
+            *rendered.family_mut(family) = render::render(
+                &self.config,
+                self.affinity,
+                &self.lacking,
+                family,
+                desired.family(family),
+                have.map(|have| have.family(family)),
+            );
         }
-        Ok(rendered)
-    }
-
-    /// A failure in one family does not keep the other one from being written.
-    async fn write(
-        &self,
-        flavour: Flavour,
-        have: &Rendered,
-        want: &Rendered,
-    ) -> Result<(), CommandError> {
-        let mut result = Ok(());
-        for &family in self.families {
-            let transaction = have.family(family).transaction_to(want.family(family));
-            let written = self.restore(flavour, family, &transaction).await;
-            result = result.and(written);
-        }
-        result
-    }
-
-    async fn restore(
-        &self,
-        flavour: Flavour,
-        family: Family,
-        transaction: &str,
-    ) -> Result<(), CommandError> {
-        if transaction.is_empty() {
-            return Ok(());
-        }
-        let program = flavour.commands(&self.config).restore(family);
-        // The lock's wait ends well before our own patience does.
-        let wait = format!("--wait={}", (self.config.timeout.as_secs() / 4).max(1));
-        let args = ["--noflush", wait.as_str()];
-        let result = command::run(program, &args, transaction, self.config.timeout).await;
-        if result.is_err() {
-            // Restore names a line number at best, so the lines are needed.
-            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
-            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
-            debug!(%flavour, %family, transaction, "Failed transaction");
-        }
-        result.map(|_| ())
-    }
-
-    /// Removes what an earlier run left in the flavour that is not in use. One
-    /// that is not installed, or not in the kernel, has nothing of ours.
-    async fn clear_other(&self) -> Result<(), CommandError> {
-        let flavour = self.flavour.other();
-        match self.read(flavour).await {
-            Ok(have) => self.clear(flavour, &have).await,
-            Err(error) => {
-                debug!(%flavour, %error, "No leftovers, this flavour does not work here");
-                Ok(())
-            }
-        }
-    }
-
-    fn close_localhost(&self) -> Result<(), BackendError> {
-        let closed = Localhost::new(&self.config.run_dir).close();
-        closed.map_err(|error| {
-            BackendError::new("set back net.ipv4.conf.all.route_localnet", Retry::Backoff)
-                .because(error)
-        })
-    }
-
-    async fn clear(&self, flavour: Flavour, have: &Rendered) -> Result<(), CommandError> {
-        if have.is_empty() {
-            return Ok(());
-        }
-        self.write(flavour, have, &Rendered::default()).await?;
-        info!(%flavour, "Removed our rules");
-        Ok(())
+        rendered
     }
 }
 
@@ -246,30 +134,50 @@ impl Backend for Iptables {
         "iptables"
     }
 
+    fn variant(&self) -> Option<String> {
+        Some(self.flavour.to_string())
+    }
+
+    fn inspect(&self, have: &Rendered, want: &Rendered, subject: &Subject) -> Inspection {
+        inspect::inspect(have, want, subject)
+    }
+
+    fn families(&self) -> &'static [Family] {
+        self.families
+    }
+
+    fn count(&self, have: &Rendered, want: &Rendered) -> Vec<RuleCount> {
+        let families = self.families.iter();
+        families
+            .flat_map(|&family| want.count_since(have, family))
+            .collect()
+    }
+
     fn render(&self, desired: &DesiredState) -> Rendered {
-        let mut rendered = Rendered::default();
-        for &family in self.families {
-            *rendered.family_mut(family) =
-                render::render(&self.config, self.affinity, family, desired.family(family));
-        }
+        self.rendered(desired, None)
+    }
+
+    fn render_beside(&self, have: &Rendered, desired: &DesiredState) -> Rendered {
+        self.rendered(desired, Some(have))
+    }
+
+    fn remember(&self, mut rendered: Rendered) -> Rendered {
+        rendered.forget();
         rendered
     }
 
     fn unsupported(&self, desired: &DesiredState) -> Vec<Skipped> {
-        unsupported::of(desired, self.families, self.affinity)
+        unsupported::of(desired, self.families, self.affinity, &self.lacking)
     }
 
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
-        let read = self.read(self.flavour).await;
-        let mut read = read.map_err(|e| failure(format!("read the {} rules", self.flavour), e))?;
-        if self.affinity {
-            let dump = self.list_sets().await;
-            let dump = dump.map_err(|e| failure("list the sets of clients", e))?;
-            for &family in self.families {
-                read.family_mut(family).sets = sets::parse(&dump, family);
-            }
-        }
-        Ok(read)
+        let mut have = self.read_all(false).await?;
+        self.check_listing(&mut have).await;
+        Ok(have)
+    }
+
+    async fn read_in_full(&mut self) -> Result<Rendered, BackendError> {
+        self.read_all(true).await
     }
 
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
@@ -280,8 +188,7 @@ impl Backend for Iptables {
             // Before the rules go that keep strangers from the loopback addresses.
             self.close_localhost()?;
         }
-        let written = self.write(self.flavour, have, want).await;
-        written.map_err(|e| failure(format!("write the {} rules", self.flavour), e))?;
+        self.write_and_tell(have, want).await?;
         if localhost {
             Localhost::new(&self.config.run_dir).open();
         }
@@ -294,18 +201,30 @@ impl Backend for Iptables {
         destroyed.map_err(|e| failure("destroy sets of clients", e))
     }
 
-    async fn settle(&mut self, desired: &DesiredState) {
-        self.conntrack.settle(self.families, desired).await;
+    async fn attend(&mut self) {
+        self.watch.attend().await;
+    }
+
+    async fn disturbed(&mut self) {
+        let Some(again_at) = self.lacking.again_at() else {
+            return self.watch.disturbed().await;
+        };
+        tokio::select! {
+            () = self.watch.disturbed() => {}
+            () = sleep_until(again_at) => self.watch.alarm(),
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watch.works()
+    }
+
+    async fn settle(&mut self, desired: &DesiredState) -> Vec<Settled> {
+        self.look_for_lacking().await;
+        self.conntrack.settle(self.families, desired).await
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {
-        self.close_localhost()?;
-        let have = self.read_back().await?;
-        let cleared = self.clear(self.flavour, &have).await;
-        cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;
-        let cleared = self.clear_other().await;
-        cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
-        let destroyed = self.destroy_sets(&have, &Rendered::default()).await;
-        destroyed.map_err(|e| failure("destroy sets of clients", e))
+        self.remove_everything().await.map(|_any| ())
     }
 }

@@ -8,7 +8,7 @@
 //!                          SEAWAY-SVC- or -SVL- (Cluster, Local) ─► DNAT
 //!        POSTROUTING ─► SEAWAY-POSTROUTING ─► SEAWAY-HAIRPIN, SEAWAY-MASQUERADE
 //! filter FORWARD, INPUT, OUTPUT ─► SEAWAY-SERVICES ─► the same trees ─► REJECT, DROP
-//!        FORWARD ─► SEAWAY-PROXY-FORWARD,  INPUT ─► SEAWAY-HEALTH, SEAWAY-LOCALHOST
+//!        FORWARD ─► SEAWAY-PROXY-FORWARD,  INPUT ─► SEAWAY-HEALTH, SEAWAY-INVALID, SEAWAY-LOCALHOST
 //! ```
 //!
 //! The way from `SEAWAY-SERVICES` to a Service is a tree over the destination, and
@@ -28,6 +28,8 @@
 //! A flow of UDP stays with its endpoint for as long as conntrack remembers it, so
 //! what goes to an endpoint that is no more is removed there (see `conntrack`).
 //!
+//! That somebody else has changed our rules is noticed without reading them (see `watch`).
+//!
 //! Deliberately not here: which pods may be reached (network policy), forwarding
 //! of what no Service concerns, and egress masquerade (the pod network's).
 
@@ -35,7 +37,10 @@ mod command;
 mod config;
 mod conntrack;
 mod flavour;
+mod inspect;
 mod iptables;
+mod lacking;
+mod listing;
 mod localhost;
 mod render;
 mod rendered;
@@ -43,6 +48,7 @@ mod save;
 mod sets;
 mod tree;
 mod unsupported;
+mod watch;
 
 pub use command::CommandError;
 pub use config::{Commands, Config};

@@ -60,16 +60,17 @@ impl Localhost {
         fs::write(&self.sysctl, "1").map(|()| true)
     }
 
-    /// Undoes what [`open`](Self::open) did, in this run or an earlier one.
+    /// Undoes what [`open`](Self::open) did, in this run or an earlier one; tells whether
+    /// there was anything to undo.
     ///
     /// # Errors
     /// The sysctl stays as it was; another try may work.
-    pub(crate) fn close(&self) -> io::Result<()> {
+    pub(crate) fn close(&self) -> io::Result<bool> {
         if !self.memory.try_exists()? {
-            return Ok(());
+            return Ok(false);
         }
         fs::write(&self.sysctl, "0")?;
         info!(sysctl = %self.sysctl.display(), "Set back to 0");
-        fs::remove_file(&self.memory)
+        fs::remove_file(&self.memory).map(|()| true)
     }
 }

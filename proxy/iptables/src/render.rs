@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use seaway_proxy_core::desired::{Family, FamilyState, LocalSources, Protocol};
 
 use crate::config::Config;
+use crate::lacking::Lacking;
 use crate::rendered::{
-    ADDRESSES, FORWARD, HAIRPIN, HAIRPIN_PREFIX, HEALTH, HEALTH_PREFIX, LOCALHOST, MARK_OUTSIDE,
-    MASQUERADE, NET_PREFIX, NODE_PORTS, PORT_PREFIX, PORTS, POSTROUTING, SERVICES, Table, Tables,
+    ADDRESSES, FORWARD, HAIRPIN, HAIRPIN_PREFIX, HEALTH, HEALTH_PREFIX, INVALID, LOCALHOST,
+    MARK_OUTSIDE, MASQUERADE, NET_PREFIX, NODE_PORTS, PORT_PREFIX, PORTS, POSTROUTING, SERVICES,
+    Table, Tables,
 };
 use crate::sets::Room;
 use crate::tree::{self, Entry, Key};
@@ -20,8 +22,16 @@ use words::{comment, from_network, loopback, to_network};
 
 /// All of our rules in one family.
 ///
-/// `ipset` is whether the node has it.
-pub(crate) fn render(config: &Config, ipset: bool, family: Family, state: &FamilyState) -> Tables {
+/// `ipset` is whether the node has it, `lacking` what its kernel has not. What is in `have`
+/// just so is not put in words.
+pub(crate) fn render(
+    config: &Config,
+    ipset: bool,
+    lacking: &Lacking,
+    family: Family,
+    state: &FamilyState,
+    have: Option<&Tables>,
+) -> Tables {
     let mut half = Half {
         config,
         room: Room::new(ipset),
@@ -32,19 +42,24 @@ pub(crate) fn render(config: &Config, ipset: bool, family: Family, state: &Famil
         nat_ports: Vec::new(),
         filter_addresses: Vec::new(),
         filter_ports: Vec::new(),
-        local: BTreeSet::new(),
+        own_clients: BTreeSet::new(),
     };
-    for (name, port) in &state.services {
+    let mut done = Tables::default();
+    let services = state.services.iter();
+    for (name, port) in services.filter(|(_, port)| lacking.needed_by(port).is_none()) {
         service::push(&mut half, name, port);
+        done.absorb(std::mem::take(&mut half.tables), have);
     }
     half.push_entries();
     half.push_marks();
     half.push_postrouting();
+    half.push_invalid();
     half.push_forward();
     half.push_health();
     half.push_localhost();
     half.push_jumps();
-    half.tables
+    done.absorb(half.tables, have);
+    done
 }
 
 /// The rules of a family while they are made.
@@ -54,13 +69,14 @@ struct Half<'a> {
     room: Room,
     family: Family,
     state: &'a FamilyState,
+    /// Of one Service port, then of what is for all of them.
     tables: Tables,
     nat_addresses: Vec<Entry>,
     nat_ports: Vec<Entry>,
     filter_addresses: Vec<Entry>,
     filter_ports: Vec<Entry>,
-    /// Addresses of this node's endpoints.
-    local: BTreeSet<IpAddr>,
+    /// Addresses of endpoints that may run here.
+    own_clients: BTreeSet<IpAddr>,
 }
 
 impl Half<'_> {
@@ -136,26 +152,38 @@ impl Half<'_> {
             let rule = format!("{from}{to}-j MASQUERADE --random-fully");
             (Key::addr(*addr), rule)
         };
-        let entries = self.local.iter().map(hairpin).collect();
+        let entries = self.own_clients.iter().map(hairpin).collect();
         tree::build(nat, HAIRPIN, HAIRPIN_PREFIX, entries);
     }
 
-    /// What Services need under a FORWARD policy that drops, and the packets that
-    /// would come out of a Service's connection untranslated.
-    fn push_forward(&mut self) {
-        let mark = self.config.masquerade_mark;
-        let sources = match &self.state.local_sources {
-            // Everything but pods may be routed asymmetrically for good reason.
-            LocalSources::Networks(_) => self.pods(),
+    /// The packets that would come out of a Service's connection untranslated, and
+    /// be answered with a reset. The client may be somebody else, or this node: as
+    /// itself, or as whom it masquerades.
+    fn push_invalid(&mut self) {
+        if !self.config.drop_invalid {
+            return;
+        }
+        let invalid = "-m conntrack --ctstate INVALID -j DROP";
+        let pods = self.pods();
+        // Everything but pods may be routed asymmetrically for good reason.
+        let forwarded = match &self.state.local_sources {
+            LocalSources::Networks(_) => pods.clone(),
             _ => vec![String::new()],
         };
         let filter = &mut self.tables.filter;
-        if self.config.drop_invalid {
-            for source in sources {
-                let invalid = "-m conntrack --ctstate INVALID";
-                filter.push(FORWARD, format_args!("{source}{invalid} -j DROP"));
-            }
+        for source in forwarded {
+            filter.push(FORWARD, format_args!("{source}{invalid}"));
         }
+        // The node's own connections are not touched where pods cannot be told.
+        for source in pods {
+            filter.push(INVALID, format_args!("{source}-p tcp {invalid}"));
+        }
+    }
+
+    /// What Services need under a FORWARD policy that drops.
+    fn push_forward(&mut self) {
+        let mark = self.config.masquerade_mark;
+        let filter = &mut self.tables.filter;
         filter.push(
             FORWARD,
             format_args!("-m mark --mark {mark:#x}/{mark:#x} -j ACCEPT"),
@@ -206,7 +234,7 @@ impl Half<'_> {
             jump("INPUT", new, SERVICES),
             jump("OUTPUT", new, SERVICES),
         ];
-        for chain in [HEALTH, LOCALHOST] {
+        for chain in [HEALTH, INVALID, LOCALHOST] {
             if filter.chains.contains_key(chain) {
                 filter.jumps.push(jump("INPUT", "", chain));
             }

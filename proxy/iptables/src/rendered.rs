@@ -1,16 +1,25 @@
 //! What of ours is in the kernel, as `iptables-save` would print it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::collections::BTreeMap;
+use std::fmt;
 
+use seaway_proxy_core::backend::RuleCount;
 use seaway_proxy_core::desired::Family;
 
 use crate::sets::Sets;
+
+mod body;
+mod phrases;
+mod transaction;
+
+pub(crate) use body::Body;
 
 /// Longest chain name: `XT_EXTENSION_MAXNAMELEN` (29, with the final zero) of
 /// the kernel's `include/uapi/linux/netfilter/x_tables.h`.
 pub(crate) const CHAIN_NAME_MAX: usize = 28;
 
+/// How the names of all our chains begin.
+pub(crate) const PREFIX: &str = "SEAWAY-";
 /// Entry chain of nat and filter.
 pub(crate) const SERVICES: &str = "SEAWAY-SERVICES";
 /// Root of the tree over addresses of their own.
@@ -31,6 +40,8 @@ pub(crate) const MASQUERADE: &str = "SEAWAY-MASQUERADE";
 pub(crate) const FORWARD: &str = "SEAWAY-PROXY-FORWARD";
 /// Lets load balancers ask for this node's health.
 pub(crate) const HEALTH: &str = "SEAWAY-HEALTH";
+/// Drops what conntrack cannot place on its way to the node itself.
+pub(crate) const INVALID: &str = "SEAWAY-INVALID";
 /// Keeps 127.0.0.0/8 from the wire.
 pub(crate) const LOCALHOST: &str = "SEAWAY-LOCALHOST";
 /// An endpoint that its clients come back to.
@@ -55,10 +66,22 @@ pub(crate) const HEALTH_PREFIX: &str = "SEAWAY-HC-";
 /// See [`NET_PREFIX`].
 pub(crate) const HAIRPIN_PREFIX: &str = "SEAWAY-HAIR-";
 
+/// Services' own chains: who is led to comes before who leads there.
+const OWN_PREFIXES: [&str; 6] = [
+    ENDPOINT_PREFIX,
+    SERVICE_PREFIX,
+    LOCAL_PREFIX,
+    INTERNAL_PREFIX,
+    EXTERNAL_PREFIX,
+    RANGES_PREFIX,
+];
+/// Inner nodes of trees, which lead to each other and to those.
+const TREE_PREFIXES: [&str; 4] = [NET_PREFIX, PORT_PREFIX, HEALTH_PREFIX, HAIRPIN_PREFIX];
+
 /// Whether a chain belongs to this backend. Other parts of Seaway have chains
 /// that begin with `SEAWAY-`, too.
 pub(crate) fn is_ours(chain: &str) -> bool {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 12] = [
         SERVICES,
         ADDRESSES,
         NODE_PORTS,
@@ -69,36 +92,25 @@ pub(crate) fn is_ours(chain: &str) -> bool {
         MASQUERADE,
         FORWARD,
         HEALTH,
+        INVALID,
         LOCALHOST,
     ];
-    const PREFIXES: [&str; 10] = [
-        ENDPOINT_PREFIX,
-        SERVICE_PREFIX,
-        LOCAL_PREFIX,
-        INTERNAL_PREFIX,
-        EXTERNAL_PREFIX,
-        RANGES_PREFIX,
-        NET_PREFIX,
-        PORT_PREFIX,
-        HEALTH_PREFIX,
-        HAIRPIN_PREFIX,
-    ];
-    NAMES.contains(&chain) || PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
+    let mut prefixes = OWN_PREFIXES.iter().chain(&TREE_PREFIXES);
+    NAMES.contains(&chain) || prefixes.any(|prefix| chain.starts_with(prefix))
 }
 
 /// Our part of one table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    /// Our chains; the value is all of a chain's rules, each as a whole line
-    /// that begins with `-A` and ends with a line feed.
-    pub(crate) chains: BTreeMap<String, String>,
+    /// Our chains.
+    pub(crate) chains: BTreeMap<String, Body>,
     /// Rules in built-in (or others') chains that lead to ours: built-in chain
     /// and the rest of the line. Sorted; twice if it is there twice.
     pub(crate) jumps: Vec<(String, String)>,
 }
 
 /// Our rules.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rendered {
     /// `iptables`
     pub v4: Tables,
@@ -120,6 +132,35 @@ impl Rendered {
         }
     }
 
+    /// Forgets the words of all rules, of which what they are told by is left.
+    pub(crate) fn forget(&mut self) {
+        for tables in [&mut self.v4, &mut self.v6] {
+            for table in [&mut tables.nat, &mut tables.filter] {
+                table.chains.values_mut().for_each(Body::forget);
+            }
+        }
+    }
+
+    /// The rules of one family, and which of them are not in `before`.
+    pub(crate) fn count_since(&self, before: &Self, family: Family) -> [RuleCount; 2] {
+        let (want, have) = (self.family(family), before.family(family));
+        [
+            ("filter", &want.filter, &have.filter),
+            ("nat", &want.nat, &have.nat),
+        ]
+        .map(|(table, want, have)| RuleCount {
+            family,
+            table,
+            total: want.rules(|_, _| true) + want.jumps.len(),
+            written: want.rules(|chain, body| have.chains.get(chain) != Some(body))
+                + want
+                    .jumps
+                    .iter()
+                    .filter(|jump| !have.jumps.contains(jump))
+                    .count(),
+        })
+    }
+
     pub(crate) fn family_mut(&mut self, family: Family) -> &mut Tables {
         match family {
             Family::V4 => &mut self.v4,
@@ -138,7 +179,7 @@ impl fmt::Display for Rendered {
 }
 
 /// Our part of the nat and filter tables of one family.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tables {
     /// Address translation.
     pub nat: Table,
@@ -154,18 +195,13 @@ impl Tables {
         *self == Self::default()
     }
 
-    /// Input for `iptables-restore --noflush` that leads from `self` to `want`.
-    /// Empty if there is nothing to do.
-    ///
-    /// Filter comes first, so that a Service which loses its last endpoint is
-    /// refused from the moment it is no longer translated: the packet would
-    /// leave by the default route otherwise.
-    pub(crate) fn transaction_to(&self, want: &Self) -> String {
-        let mut text = String::new();
-        self.filter
-            .transaction_to(&want.filter, "filter", &mut text);
-        self.nat.transaction_to(&want.nat, "nat", &mut text);
-        text
+    /// Takes another's chains and sets in. Of what is in `have` just so, the words are not
+    /// needed.
+    pub(crate) fn absorb(&mut self, other: Self, have: Option<&Self>) {
+        let Self { nat, filter, sets } = other;
+        self.nat.absorb(nat, have.map(|have| &have.nat));
+        self.filter.absorb(filter, have.map(|have| &have.filter));
+        self.sets.extend(sets);
     }
 }
 
@@ -176,7 +212,18 @@ impl Table {
             Some(body) => body,
             None => self.chains.entry(chain.to_owned()).or_default(),
         };
-        writeln!(body, "-A {chain} {rule}").expect("writing to a String cannot fail");
+        body.push(&format!(" {rule}"));
+    }
+
+    fn absorb(&mut self, other: Self, have: Option<&Self>) {
+        for (chain, mut body) in other.chains {
+            if have.is_some_and(|have| have.chains.get(&chain) == Some(&body)) {
+                body.forget();
+            }
+            body.shrink();
+            self.chains.insert(chain, body);
+        }
+        self.jumps.extend(other.jumps);
     }
 
     /// Adds a chain without rules, unless it is there.
@@ -185,58 +232,12 @@ impl Table {
         self.chains.entry(chain.to_owned()).or_default();
     }
 
-    fn transaction_to(&self, want: &Self, name: &str, text: &mut String) {
-        if self == want {
-            return;
-        }
-        let changed: Vec<_> = want
-            .chains
-            .iter()
-            .filter(|&(chain, body)| self.chains.get(chain) != Some(body))
-            .collect();
-        let gone: Vec<_> = self
-            .chains
-            .keys()
-            .filter(|c| !want.chains.contains_key(*c))
-            .collect();
-
-        let mut lines = String::new();
-        // Declaring a chain creates it, or empties it.
-        for chain in changed
-            .iter()
-            .map(|&(chain, _)| chain)
-            .chain(gone.iter().copied())
-        {
-            push_line(&mut lines, format_args!(":{chain} - [0:0]"));
-        }
-        lines.extend(changed.iter().map(|(_, body)| body.as_str()));
-        self.jump_changes(want, &mut lines);
-        for chain in gone {
-            push_line(&mut lines, format_args!("-X {chain}"));
-        }
-        push_line(text, format_args!("*{name}\n{lines}COMMIT"));
+    /// How many are in the chains that `counts` is true for.
+    fn rules(&self, counts: impl Fn(&str, &Body) -> bool) -> usize {
+        let chains = self.chains.iter();
+        let counted = chains.filter(|&(chain, body)| counts(chain, body));
+        counted.map(|(_, body)| body.rules()).sum()
     }
-
-    /// Missing jumps come first in their chain, before others' rules that
-    /// accept or translate; superfluous ones go.
-    fn jump_changes(&self, want: &Self, lines: &mut String) {
-        let all: BTreeSet<_> = self.jumps.iter().chain(&want.jumps).collect();
-        for jump in all {
-            let count = |jumps: &[(String, String)]| jumps.iter().filter(|j| *j == jump).count();
-            let (have, needed) = (count(&self.jumps), count(&want.jumps));
-            let (chain, rule) = jump;
-            for _ in have..needed {
-                push_line(lines, format_args!("-I {chain} {rule}"));
-            }
-            for _ in needed..have {
-                push_line(lines, format_args!("-D {chain} {rule}"));
-            }
-        }
-    }
-}
-
-fn push_line(text: &mut String, line: fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a String cannot fail");
 }
 
 impl fmt::Display for Tables {
@@ -251,7 +252,9 @@ impl fmt::Display for Tables {
             }
             for (chain, body) in &table.chains {
                 writeln!(f, ":{chain}")?;
-                f.write_str(body)?;
+                for line in body.lines(chain) {
+                    writeln!(f, "{line}")?;
+                }
             }
         }
         Ok(())

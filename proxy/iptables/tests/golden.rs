@@ -14,7 +14,7 @@ use seaway_proxy_core::backend::Backend;
 use seaway_proxy_core::node::Detect;
 use seaway_proxy_core::{Model, Node, compile};
 use seaway_proxy_iptables::{Config, Flavour, Iptables};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn backend(config: Config) -> Iptables {
     // With the flavour given there is nothing to wait for.
@@ -96,6 +96,54 @@ fn external() {
 #[test]
 fn affinity() {
     check("affinity", &node());
+}
+
+/// Case 245: above 1,000 endpoints kube-proxy leaves out comments, and looks for drift less.
+#[test]
+fn a_service_has_the_same_rules_however_many_endpoints_there_are() {
+    let service = |name: &str, ip: &str| {
+        let object = json!({
+            "metadata": {"namespace": "default", "name": name},
+            "spec": {"clusterIP": ip, "ports": [{"port": 80}]},
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let slice = |name: &str, group: u8, endpoints: u8| {
+        let endpoint = |i: u8| json!({"addresses": [format!("10.244.{group}.{i}")]});
+        let object = json!({
+            "metadata": {"namespace": "default", "name": name,
+                         "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4", "ports": [{"name": "", "port": 8080}],
+            "endpoints": (1..=endpoints).map(endpoint).collect::<Vec<_>>(),
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let mut model = Model::new();
+    model.apply_service(&service("web", "10.96.0.10"));
+    model.apply_slice(&slice("web", 0, 5));
+    let rules = |model: &Model| {
+        let rendered = backend(Config::default()).render(&compile(model, &node()).desired);
+        let text = rendered.to_string();
+        let lines = text.lines().filter(|line| line.contains("SEAWAY-SVC-"));
+        let lines = lines.filter(|line| !line.starts_with("-A SEAWAY-NET-"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let few = rules(&model);
+    assert!(few.len() >= 6, "{few:#?}");
+    for i in 1..=20 {
+        let name = format!("other-{i}");
+        model.apply_service(&service(&name, &format!("10.97.0.{i}")));
+        model.apply_slice(&slice(&name, i, 100));
+    }
+    let many = rules(&model);
+    assert!(many.len() > 2000);
+    let of_web = |line: &&String| !line.starts_with("-A SEAWAY-ADDRESSES");
+    let missing: Vec<_> = few
+        .iter()
+        .filter(of_web)
+        .filter(|line| !many.contains(line))
+        .collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]

@@ -5,9 +5,15 @@ const OURS: &str = "*nat\n:SEAWAY-SERVICES - [0:0]\nCOMMIT\n";
 const ONE_RULE: &str = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n";
 const CHAINS_ONLY: &str = "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
 
+fn traces_of(dump: &str) -> Traces {
+    let mut traces = Traces::default();
+    dump.lines().for_each(|line| traces.take(line));
+    traces
+}
+
 #[track_caller]
 fn check(nft: &str, legacy: &str, expected: Flavour) {
-    assert_eq!(choose(&Traces::of(nft), &Traces::of(legacy)), expected);
+    assert_eq!(choose(&traces_of(nft), &traces_of(legacy)), expected);
 }
 
 #[test]

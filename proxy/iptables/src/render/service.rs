@@ -59,11 +59,7 @@ impl Writer<'_, '_> {
                 self.half.refuse(frontend, rule);
             }
         }
-        let own = self.port.endpoints();
-        let own = own.iter().filter(|endpoint| endpoint.local);
-        self.half
-            .local
-            .extend(own.map(|endpoint| endpoint.addr.ip()));
+        self.half.own_clients.extend(self.port.own_clients());
     }
 
     fn has_external(&self) -> bool {

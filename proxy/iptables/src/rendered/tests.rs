@@ -20,8 +20,16 @@ fn nat(chains: &[(&str, &[&str])], jumps: &[(&str, &str)]) -> Tables {
 
 #[track_caller]
 fn check(have: &Tables, want: &Tables, expected: &[&str]) {
-    let transaction = have.transaction_to(want);
+    let transaction = whole(have, want);
     assert_eq!(transaction.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The only transaction, or none.
+#[track_caller]
+fn whole(have: &Tables, want: &Tables) -> String {
+    let all = have.transactions_to(want, usize::MAX);
+    assert!(all.len() < 2, "{all:?}");
+    all.first().map(ToString::to_string).unwrap_or_default()
 }
 
 #[test]
@@ -105,11 +113,87 @@ fn refusal_comes_before_translation_ends() {
     have.filter.add_chain(SERVICES);
     let mut want = Tables::default();
     want.filter.push(SERVICES, format_args!("-j REJECT"));
-    let transaction = have.transaction_to(&want);
+    let transaction = whole(&have, &want);
     assert!(
         transaction.find("REJECT") < transaction.find("-X SEAWAY-SVC-1"),
         "{transaction}"
     );
+}
+
+/// Services' chains that are new go first, in portions; whoever they lead to before them.
+#[test]
+fn much_is_written_in_portions() {
+    let have = nat(&[("SEAWAY-SVC-0", &["-j OLD"])], &[]);
+    let want = nat(
+        &[
+            ("SEAWAY-ADDRESSES", &["-g SEAWAY-NET-0A"]),
+            ("SEAWAY-EXT-1", &["-g SEAWAY-SVC-1"]),
+            ("SEAWAY-NET-0A", &["-g SEAWAY-NET-0A60"]),
+            ("SEAWAY-NET-0A60", &["-g SEAWAY-EXT-1"]),
+            ("SEAWAY-MARK-OUTSIDE", &["-j MARK"]),
+            ("SEAWAY-SEP-1", &["-j DNAT"]),
+            ("SEAWAY-SVC-0", &["-j NEW"]),
+            (
+                "SEAWAY-SVC-1",
+                &["-j SEAWAY-MARK-OUTSIDE", "-g SEAWAY-SEP-1"],
+            ),
+            ("SEAWAY-SVC-2", &["-j DNAT"]),
+            ("SEAWAY-SVC-3", &["-j DNAT"]),
+            ("SEAWAY-SVL-1", &["-j DNAT"]),
+        ],
+        &[("OUTPUT", "-g SEAWAY-EXT-1")],
+    );
+    let all = have.transactions_to(&want, 3);
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let rules = |text: &String| -> Vec<String> {
+        let rules = text
+            .lines()
+            .filter(|l| l.starts_with("-A") || l.starts_with("-I"));
+        rules.map(str::to_owned).collect()
+    };
+    let expected: [&[&str]; 4] = [
+        &[
+            "-A SEAWAY-MARK-OUTSIDE -j MARK",
+            "-A SEAWAY-SEP-1 -j DNAT",
+            "-A SEAWAY-SVC-1 -j SEAWAY-MARK-OUTSIDE",
+            "-A SEAWAY-SVC-1 -g SEAWAY-SEP-1",
+        ],
+        &[
+            "-A SEAWAY-SVC-2 -j DNAT",
+            "-A SEAWAY-SVC-3 -j DNAT",
+            "-A SEAWAY-SVL-1 -j DNAT",
+        ],
+        &[
+            "-A SEAWAY-EXT-1 -g SEAWAY-SVC-1",
+            // In their order by name it would be the other way round.
+            "-A SEAWAY-NET-0A60 -g SEAWAY-EXT-1",
+            "-A SEAWAY-NET-0A -g SEAWAY-NET-0A60",
+        ],
+        &[
+            "-A SEAWAY-ADDRESSES -g SEAWAY-NET-0A",
+            "-A SEAWAY-SVC-0 -j NEW",
+            "-I OUTPUT -g SEAWAY-EXT-1",
+        ],
+    ];
+    for (nth, expected) in expected.iter().enumerate() {
+        assert_eq!(
+            all.get(nth).map(rules).unwrap_or_default(),
+            *expected,
+            "{all:#?}"
+        );
+    }
+    assert!(
+        all.iter()
+            .all(|text| text.starts_with("*nat\n") && text.ends_with("COMMIT\n"))
+    );
+    // Somebody is led to what is there already, so it changes with all else.
+    let mut other = want.clone();
+    other
+        .nat
+        .chains
+        .values_mut()
+        .for_each(|body| *body = Body::default());
+    assert_eq!(other.transactions_to(&want, 3).len(), 1);
 }
 
 #[test]
@@ -133,4 +217,31 @@ fn knows_its_own() {
     ] {
         assert!(!is_ours(foreign), "{foreign}");
     }
+}
+
+#[test]
+fn rules_are_counted_by_table_and_those_that_are_new() {
+    let jump = [("OUTPUT", "-j SEAWAY-SERVICES")];
+    let before = Rendered {
+        v4: nat(&[("A", &["-j B", "-j C"]), ("B", &["-j RETURN"])], &jump),
+        ..Rendered::default()
+    };
+    let after = Rendered {
+        v4: nat(&[("A", &["-j B", "-j D"]), ("B", &["-j RETURN"])], &jump),
+        ..Rendered::default()
+    };
+    let count = |table, total, written| RuleCount {
+        family: Family::V4,
+        table,
+        total,
+        written,
+    };
+    let nothing = Rendered::default();
+    let counts = [count("filter", 0, 0), count("nat", 4, 4)];
+    assert_eq!(before.count_since(&nothing, Family::V4), counts);
+    // A chain is written as a whole.
+    let counts = [count("filter", 0, 0), count("nat", 4, 2)];
+    assert_eq!(after.count_since(&before, Family::V4), counts);
+    let counts = after.count_since(&before, Family::V6);
+    assert!(counts.iter().all(|c| (c.total, c.written) == (0, 0)));
 }

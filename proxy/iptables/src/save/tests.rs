@@ -39,6 +39,30 @@ fn finds_ours_and_nothing_else() {
 }
 
 #[test]
+fn a_rule_with_nothing_in_it_is_one() {
+    let rules = ":SEAWAY-SERVICES - [0:0]\n-A SEAWAY-SERVICES\n-A OUTPUT\n";
+    let rendered = parse(&format!("*nat\n{rules}COMMIT\n")).unwrap();
+    let rules = ":SEAWAY-SERVICES\n-A SEAWAY-SERVICES\n";
+    assert_eq!(rendered.to_string(), format!("*filter\n*nat\n{rules}"));
+}
+
+#[test]
+fn an_address_is_the_same_in_other_words() {
+    let comment = "-m comment --comment \"as ::192.0.2.1/128 is\"";
+    let dump = |net: &str, socket: &str| {
+        let rule = format!("-A SEAWAY-X -d {net} {comment} -j DNAT --to-destination {socket}");
+        format!("*nat\n:SEAWAY-X - [0:0]\n{rule}\nCOMMIT\n").replace("SEAWAY-X", "SEAWAY-SVC-0")
+    };
+    let theirs = parse(&dump("::192.0.2.1/128", "[::198.51.100.7]:8080")).unwrap();
+    // What render makes of these addresses.
+    let address: Ipv6Addr = "::192.0.2.1".parse().unwrap();
+    let socket: std::net::SocketAddr = "[::198.51.100.7]:8080".parse().unwrap();
+    let ours = parse(&dump(&format!("{address}/128"), &socket.to_string())).unwrap();
+    assert_eq!(theirs, ours);
+    assert!(theirs.to_string().contains(comment));
+}
+
+#[test]
 fn an_empty_dump_is_no_error() {
     assert!(parse("").unwrap().is_empty());
     assert!(

@@ -79,16 +79,17 @@ fn walk(table: &Table, packet: &Frontend) -> (Option<String>, usize) {
     loop {
         let mut next = None;
         let prefix = format!("-A {chain} ");
-        for line in table.chains[&chain].lines() {
+        let lines: Vec<String> = table.chains[&chain].lines(&chain).collect();
+        for line in &lines {
             rules += 1;
-            next = matches(line.strip_prefix(&prefix).unwrap(), packet);
+            next = matches(line.strip_prefix(&prefix).unwrap(), packet).map(str::to_owned);
             if next.is_some() {
                 break;
             }
         }
         match next {
-            Some(inner) if inner.starts_with("NET-") => inner.clone_into(&mut chain),
-            target => return (target.map(str::to_owned), rules),
+            Some(inner) if inner.starts_with("NET-") => chain = inner,
+            target => return (target, rules),
         }
     }
 }
@@ -131,12 +132,12 @@ proptest! {
             prop_assert_eq!(walk(&table, stranger).0, None);
         }
         // Each leaf once, each inner chain led to once, none too full.
-        let rules: Vec<&str> = table.chains.values().flat_map(|body| body.lines()).collect();
+        let rules: Vec<String> = table.chains.values().flat_map(|body| body.lines("")).collect();
         prop_assert_eq!(rules.iter().filter(|r| r.contains(" -j ")).count(), frontends.len());
         let inner: BTreeSet<&str> =
             rules.iter().filter_map(|r| r.split_once(" -g ").map(|(_, chain)| chain)).collect();
         prop_assert_eq!(inner.len(), table.chains.len() - 1);
-        prop_assert!(table.chains.values().all(|body| body.lines().count() <= FANOUT));
+        prop_assert!(table.chains.values().all(|body| body.rules() <= FANOUT));
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn desired(frontend: &str) -> DesiredState {
 fn what_is_missing_is_named() {
     let both = &Family::ALL[..];
     let told = |frontend: &str, families: &[Family], ipset: bool| -> Vec<String> {
-        let skipped = of(&desired(frontend), families, ipset);
+        let skipped = of(&desired(frontend), families, ipset, &Lacking::default());
         skipped.iter().map(ToString::to_string).collect()
     };
     assert!(told("10.96.0.1:80", both, true).is_empty());
