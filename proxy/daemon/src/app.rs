@@ -6,22 +6,28 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Cli, RunArgs, Verb};
+use crate::args::{Cli, ExplainArgs, RunArgs, Verb};
 use crate::chain::Chain;
+use crate::cleanup;
 use crate::client::api_client;
+use crate::config::Config;
+use crate::explain;
+use crate::install::{install, uninstall};
+use crate::proc_sys;
+use crate::run::run_with;
 use crate::sources::Sources;
-use crate::{cleanup, run};
 
 /// `EX_USAGE` of sysexits.h: bad flags or configuration; starting again does not help.
 const EXIT_USAGE: u8 = 64;
+/// `EX_UNAVAILABLE`: what was asked cannot be found out.
+const EXIT_UNAVAILABLE: u8 = 69;
 /// How long a connection to the API server may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,17 +35,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 enum Failure {
     Usage(anyhow::Error),
     Run(anyhow::Error),
+    Unknown(anyhow::Error),
 }
 
 /// The whole program, from its command line to its exit code.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match Cli::read(words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     init_logs();
     match act(cli.verb) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(Failure::Usage(error)) => {
             error!(error = %Chain(error.as_ref()), "Bad configuration");
             ExitCode::from(EXIT_USAGE)
@@ -47,6 +54,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Failure::Run(error)) => {
             error!(error = %Chain(error.as_ref()), "Ending");
             ExitCode::FAILURE
+        }
+        Err(Failure::Unknown(error)) => {
+            error!(error = %Chain(error.as_ref()), "Cannot say");
+            ExitCode::from(EXIT_UNAVAILABLE)
         }
     }
 }
@@ -78,7 +89,7 @@ fn init_logs() {
         .init();
 }
 
-fn act(verb: Verb) -> Result<(), Failure> {
+fn act(verb: Verb) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("seaway-proxy")
@@ -86,10 +97,24 @@ fn act(verb: Verb) -> Result<(), Failure> {
         .build()
         .context("start the async runtime")
         .map_err(Failure::Run)?;
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match verb {
-        Verb::Run(args) => runtime.block_on(run_verb(&args)),
-        Verb::Cleanup(paths) => runtime
-            .block_on(cleanup(paths.config()))
+        Verb::Explain(args) => runtime.block_on(explain_verb(args)),
+        Verb::Status(args) => runtime
+            .block_on(explain::status(&args))
+            .map_err(Failure::Unknown),
+        Verb::Run(args) => runtime.block_on(run_verb(*args)).map(done),
+        Verb::Install(args) if args.remove => runtime
+            .block_on(uninstall(args.installed()))
+            .map(done)
+            .map_err(Failure::Run),
+        Verb::Install(args) => runtime
+            .block_on(install(args.install()))
+            .map(done)
+            .map_err(Failure::Run),
+        Verb::Cleanup(args) => runtime
+            .block_on(cleanup(args.paths.config(), args.installed()))
+            .map(done)
             .map_err(Failure::Run),
     };
     // Whatever was to be waited for has been; a stuck system call must not keep the process.
@@ -97,7 +122,9 @@ fn act(verb: Verb) -> Result<(), Failure> {
     outcome
 }
 
-async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
+/// What the flags of `run` mean: the configuration, and where the API server is.
+async fn configured(args: &mut RunArgs) -> Result<(Config, kube::Config), Failure> {
+    args.take_file().map_err(Failure::Usage)?;
     let host_name = nix::unistd::gethostname()
         .context("read the host name")
         .map_err(Failure::Run)?;
@@ -105,6 +132,31 @@ async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
         .config(&host_name.to_string_lossy())
         .map_err(|error| Failure::Usage(error.into()))?;
     let kube = kube_config(args).await.map_err(Failure::Usage)?;
+    Ok((config, kube))
+}
+
+async fn explain_verb(mut args: Box<ExplainArgs>) -> Result<ExitCode, Failure> {
+    let asked = explain::ask_daemon(&args).await;
+    if let Some(code) = asked.map_err(Failure::Unknown)? {
+        return Ok(code);
+    }
+    let (config, kube) = configured(&mut args.run).await?;
+    let client = api_client(kube)
+        .context("use the kubeconfig or service account")
+        .map_err(Failure::Usage)?;
+    let found = explain::alone(&args, &config, &client).await;
+    found.map_err(Failure::Unknown)
+}
+
+async fn run_verb(mut args: RunArgs) -> Result<(), Failure> {
+    let (config, kube) = configured(&mut args).await?;
+    for doubt in args.doubts() {
+        warn!(doubt, "Doubtful configuration");
+    }
+    if let Some(value) = args.tuning.oom_score_adj {
+        set_oom_score_adj(value);
+    }
+    proc_sys::make_writable();
     info!(url = %kube.cluster_url, "Following the API server");
     let client = api_client(kube)
         .context("use the kubeconfig or service account")
@@ -116,7 +168,7 @@ async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
     let sources = Sources::from_client(&client, only_node);
     let (mut term, mut int) = signals().map_err(Failure::Run)?;
     let shutdown = CancellationToken::new();
-    let running = run(config, sources, shutdown.clone());
+    let running = run_with(config, sources, Some(client), shutdown.clone());
     tokio::pin!(running);
     tokio::select! {
         result = &mut running => return result.map_err(Failure::Run),
@@ -132,6 +184,13 @@ async fn run_verb(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// Without the right to it, it stays as it was.
+fn set_oom_score_adj(value: i16) {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", value.to_string()) {
+        warn!(value, %error, "Cannot set oom_score_adj");
+    }
+}
+
 fn signals() -> anyhow::Result<(Signal, Signal)> {
     let term = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let int = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
@@ -142,15 +201,22 @@ fn signals() -> anyhow::Result<(Signal, Signal)> {
 async fn kube_config(args: &RunArgs) -> anyhow::Result<kube::Config> {
     let mut config = match &args.kubeconfig {
         Some(path) => {
-            let name = || format!("--kubeconfig {}", path.display());
+            let name = || format!("use kubeconfig {}", path.display());
             let file = Kubeconfig::read_from(path).with_context(name)?;
             let options = KubeConfigOptions::default();
             kube::Config::from_custom_kubeconfig(file, &options)
                 .await
                 .with_context(name)?
         }
-        None => kube::Config::incluster()
-            .context("no --kubeconfig is given, and this is no pod with a service account")?,
+        None => kube::Config::incluster().with_context(|| {
+            let what = "no --kubeconfig is given, and this is no pod with a service account";
+            match &args.api_server {
+                Some(url) => {
+                    format!("--api-server {url} wants credentials from one of them: {what}")
+                }
+                None => what.to_owned(),
+            }
+        })?,
     };
     if let Some(url) = &args.api_server {
         config.cluster_url = url.parse().with_context(|| format!("--api-server {url}"))?;

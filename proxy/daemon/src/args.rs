@@ -1,18 +1,35 @@
 //! The command line, parsed into types.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ipnetwork::{IpNetwork, Ipv4Network};
+use ipnetwork::IpNetwork;
+use seaway_podnet::Settings;
 
-use crate::config::{Config, PodNetworkConfig, ServiceProxy, ServicesConfig};
+use crate::config::{Config, PodNetworkConfig, ServiceProxy, ServicesConfig, UpkeepConfig};
+use crate::install::Installed;
 
+mod ask;
+mod doubts;
+mod file;
+mod install;
+mod network;
+pub(crate) mod parse;
 mod services;
 #[cfg(test)]
 mod tests;
+mod tuning;
+mod upkeep;
 
-pub use services::ServicesArgs;
+pub use ask::{ExplainArgs, Output, StatusArgs};
+pub use file::Given;
+pub use install::{HostConfigArgs, InstallArgs};
+pub use network::NetworkArgs;
+pub use services::{DetectLocalMode, NodePortAddress, ServicesArgs};
+pub use tuning::TuningArgs;
+pub use upkeep::UpkeepArgs;
 
 /// The node's service proxy and pod network.
 #[derive(Debug, Parser)]
@@ -28,17 +45,52 @@ pub struct Cli {
 pub enum Verb {
     /// Follow the API server and keep this node's kernel in agreement with it
     Run(Box<RunArgs>),
-    /// Remove everything of ours from this node: CNI conf, routes, rules, BPF objects
-    Cleanup(PathArgs),
+    /// Put the CNI plugin where the container runtime looks for it: an init container's job
+    Install(Box<InstallArgs>),
+    /// Say who answers at an address, why, and whether the kernel agrees
+    ///
+    /// Exit status: 0 if the kernel is as it should be, 1 if not, 64 for bad usage, 69 if that
+    /// cannot be found out.
+    Explain(Box<ExplainArgs>),
+    /// Say whether the daemon has brought everything into the kernel
+    ///
+    /// Exit status: 0 if it has, 1 if not or if no daemon runs, 64 for bad usage, 69 if that
+    /// cannot be found out.
+    Status(Box<StatusArgs>),
+    /// Once the daemon has ended, remove everything of ours: CNI conf, routes, rules, BPF objects
+    Cleanup(Box<CleanupArgs>),
+}
+
+/// `cleanup`.
+#[derive(Debug, Args)]
+pub struct CleanupArgs {
+    /// Where things are kept
+    #[command(flatten)]
+    pub paths: PathArgs,
+    /// Remove the CNI plugin from here, too, if no pod needs it; it stays if this is not given
+    #[arg(long, env = "SEAWAY_CNI_BIN_DIR", value_parser = absolute, value_name = "DIR")]
+    pub cni_bin_dir: Option<PathBuf>,
+    /// Where the node's network daemons look for settings
+    #[command(flatten)]
+    pub host: HostConfigArgs,
 }
 
 /// `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// A KubeProxyConfiguration, in YAML or JSON
+    ///
+    /// Flags and environment variables go before what it says.
+    #[arg(long, env = "SEAWAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which flags somebody has given
+    #[arg(skip)]
+    pub given: Given,
     /// Kubeconfig file; the pod's service account if not given
     #[arg(long, env = "SEAWAY_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the one of kubeconfig or service account
+    /// URL of the API server, instead of the one of kubeconfig or service account, of which
+    /// one is wanted all the same for the credentials
     ///
     /// In a DaemonSet the service account's URL is a ClusterIP, which nobody serves before we do.
     #[arg(long, env = "SEAWAY_API_SERVER", value_name = "URL")]
@@ -58,7 +110,7 @@ pub struct RunArgs {
     /// Whether routes, masquerade and the CNI conf are ours
     #[arg(long, env = "SEAWAY_POD_NETWORK", value_enum, default_value = "on")]
     pub pod_network: Switch,
-    /// Pod addresses of the whole cluster; an IPv4 range is wanted for the pod network
+    /// Pod addresses of the whole cluster, of both families in dual-stack
     #[arg(
         long,
         env = "SEAWAY_CLUSTER_CIDR",
@@ -67,9 +119,11 @@ pub struct RunArgs {
         value_parser = cluster_cidr
     )]
     pub cluster_cidr: Vec<IpNetwork>,
-    /// MTU of pod interfaces in bytes; the uplink's if not given
-    #[arg(long, env = "SEAWAY_MTU", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
-    pub mtu: Option<u32>,
+    /// This node's address for Services, in place of the Node object's; it is not listened on
+    ///
+    /// One of IPv6, :: included, makes the two addresses below IPv6 if they are not given.
+    #[arg(long, env = "SEAWAY_BIND_ADDRESS", value_name = "ADDRESS")]
+    pub bind_address: Option<IpAddr>,
     /// Where /healthz and /livez are served; empty for nowhere
     #[arg(
         long,
@@ -88,9 +142,18 @@ pub struct RunArgs {
         value_parser = bind_address
     )]
     pub metrics_bind_address: Bind,
+    /// How pods reach other nodes and the world
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// How Services are served
     #[command(flatten)]
     pub services: ServicesArgs,
+    /// Timing and conntrack
+    #[command(flatten)]
+    pub tuning: TuningArgs,
+    /// How the CNI plugin is called
+    #[command(flatten)]
+    pub upkeep: UpkeepArgs,
     /// Where things are kept
     #[command(flatten)]
     pub paths: PathArgs,
@@ -148,10 +211,14 @@ pub struct Bind(Option<SocketAddr>);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConfig {
     /// Without it every packet between nodes would be masqueraded.
-    #[error(
-        "--pod-network=on wants --cluster-cidr, the IPv4 range of all pod addresses of the cluster"
-    )]
+    #[error("--pod-network=on wants --cluster-cidr, the range of all pod addresses of the cluster")]
     NoClusterCidr,
+    /// A node has one address for others in each family.
+    #[error("--node-ip: {0} and {1} are of one family, of which one is wanted")]
+    NodeIpsOfOneFamily(IpAddr, IpAddr),
+    /// The kernel switches IPv6 off on such a link.
+    #[error("--mtu {0}: IPv6 needs 1280, and --cluster-cidr has {1}")]
+    MtuBelowIpv6(u32, IpNetwork),
     /// Neither half is asked for.
     #[error("--service-proxy=off with --pod-network=off leaves nothing to do")]
     NothingToDo,
@@ -166,6 +233,9 @@ pub enum BadConfig {
     /// The word does not go with anything else.
     #[error("--nodeport-addresses: primary cannot be combined with other values")]
     PrimaryAndMore,
+    /// A pause must be able to end, and the shortest one is no longer than the longest.
+    #[error("--iptables-sync-period {0:?}: zero, or shorter than --iptables-min-sync-period")]
+    Periods(Duration),
     /// The host name cannot serve as a node name.
     #[error("--node-name is not given and the host name {0:?} is not usable")]
     NoNodeName(String),
@@ -176,12 +246,8 @@ impl RunArgs {
     pub fn config(&self, host_name: &str) -> Result<Config, BadConfig> {
         let pod_network = match self.pod_network {
             Switch::Off => None,
-            Switch::On if self.cluster_cidrs_v4().is_empty() => {
-                return Err(BadConfig::NoClusterCidr);
-            }
             Switch::On => Some(PodNetworkConfig {
-                cluster_cidrs: self.cluster_cidrs_v4(),
-                mtu: self.mtu,
+                settings: self.network.settings(&self.cluster_cidr)?,
                 ..self.paths.pod_network()
             }),
         };
@@ -197,22 +263,34 @@ impl RunArgs {
         Ok(Config {
             node_name,
             service_proxy: self.service_proxy,
-            services: self
-                .services
-                .config(pod_network.is_some(), &self.cluster_cidr)?,
+            services: ServicesConfig {
+                masquerade_bit: self.tuning.iptables_masquerade_bit,
+                node_address: self.node_address(),
+                sync: self.tuning.sync()?,
+                conntrack: self.tuning.conntrack(),
+                ..self
+                    .services
+                    .config(pod_network.is_some(), &self.cluster_cidr)?
+            },
             pod_network,
-            healthz_bind: self.healthz_bind_address.0,
-            metrics_bind: self.metrics_bind_address.0,
+            upkeep: self.upkeep.config(),
+            healthz_bind: self.healthz_bind(),
+            metrics_bind: self.metrics_bind(),
+            bind_hard_fail: self.tuning.bind_address_hard_fail,
             ..self.paths.config()
         })
     }
+}
 
-    fn cluster_cidrs_v4(&self) -> Vec<Ipv4Network> {
-        let v4 = self.cluster_cidr.iter().filter_map(|cidr| match cidr {
-            IpNetwork::V4(cidr) => Some(*cidr),
-            IpNetwork::V6(_) => None,
-        });
-        v4.collect()
+impl CleanupArgs {
+    /// What `install` has left.
+    pub fn installed(&self) -> Installed {
+        Installed {
+            cni_bin_dir: self.cni_bin_dir.clone(),
+            cni_conf_dir: self.paths.cni_conf_dir.clone(),
+            run_dir: self.paths.run_dir.clone(),
+            host: self.host.config(),
+        }
     }
 }
 
@@ -227,22 +305,23 @@ impl PathArgs {
             cgroup_root: self.cgroup_root.clone(),
             run_dir: self.run_dir.clone(),
             bpffs_dir: self.bpffs_dir.clone(),
+            upkeep: UpkeepConfig::default(),
             healthz_bind: None,
             metrics_bind: None,
+            bind_hard_fail: false,
         }
     }
 
     fn pod_network(&self) -> PodNetworkConfig {
         PodNetworkConfig {
-            cluster_cidrs: Vec::new(),
+            settings: Settings::default(),
             cni_conf_dir: self.cni_conf_dir.clone(),
             run_dir: self.run_dir.clone(),
-            mtu: None,
         }
     }
 }
 
-fn node_name(value: &str) -> Result<String, String> {
+pub(crate) fn node_name(value: &str) -> Result<String, String> {
     if is_dns_subdomain(value) {
         Ok(value.to_owned())
     } else {
@@ -282,7 +361,7 @@ fn bind_address(value: &str) -> Result<Bind, String> {
         .map_err(|e| format!("{e}; expected ADDRESS:PORT, such as 127.0.0.1:10256"))
 }
 
-fn cluster_cidr(value: &str) -> Result<IpNetwork, String> {
+pub(crate) fn cluster_cidr(value: &str) -> Result<IpNetwork, String> {
     let cidr = network(value)?;
     if cidr.prefix() == 0 {
         return Err("the whole address family cannot be pod addresses".to_owned());

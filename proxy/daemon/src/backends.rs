@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use futures::TryFutureExt;
 use seaway_ebpf_loader::{EbpfBackend, EbpfLogs, Options};
-use seaway_proxy_core::backend::{Backend, BackendError, Retry};
+use seaway_proxy_core::backend::{BackendError, Retry};
 use seaway_proxy_iptables::Iptables;
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
@@ -14,7 +14,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::{debug, info, warn};
 
 use crate::chain::Chain;
-use crate::config::{Config, ServiceProxy};
+use crate::config::{Config, ServiceProxy, ServicesConfig};
+use crate::conntrack::{Knobs, apply_when_loaded};
 use crate::service_proxy::sync::{SyncLoop, Timing};
 
 /// The backend cannot work here, and trying again would not help.
@@ -44,15 +45,20 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
             tokio::join!(read_logs(logs, stop), sync.run(backend), other);
         }
         ServiceProxy::Iptables => {
-            let open = || open_iptables(&config.run_dir);
+            let knobs = Knobs::default();
+            let conntrack = config.services.conntrack.clone();
+            let applied = knobs.apply(&conntrack);
+            let iptables = iptables_config(&config.run_dir, &config.services, knobs.be_liberal());
+            let open = || Iptables::new(iptables.clone());
             let Some(backend) = open_until(open, "iptables", &stop).await? else {
                 return Ok(());
             };
             info!(flavour = %backend.flavour(), "Using iptables");
             let dir = config.bpffs_dir.clone();
             let remove = || remove_ebpf(dir.clone()).map_ok(|_any| ());
-            let other = remove_other(synced, stop, remove);
-            tokio::join!(sync.run(backend), other);
+            let other = remove_other(synced.clone(), stop.clone(), remove);
+            let later = apply_when_loaded(applied, knobs, conntrack, synced, stop);
+            tokio::join!(sync.run(backend), other, later);
         }
         ServiceProxy::Off => {}
     }
@@ -98,9 +104,16 @@ pub(crate) fn ebpf_options(config: &Config) -> Options {
     }
 }
 
-fn iptables_config(run_dir: &Path) -> seaway_proxy_iptables::Config {
+/// Where conntrack `be_liberal`, it places what it would call invalid otherwise.
+fn iptables_config(
+    run_dir: &Path,
+    services: &ServicesConfig,
+    be_liberal: bool,
+) -> seaway_proxy_iptables::Config {
     seaway_proxy_iptables::Config {
         run_dir: run_dir.to_owned(),
+        drop_invalid: !be_liberal,
+        masquerade_mark: 1 << services.masquerade_bit,
         ..seaway_proxy_iptables::Config::default()
     }
 }
@@ -167,13 +180,23 @@ async fn remove_leftover_rules(run_dir: PathBuf) -> Result<(), BackendError> {
 }
 
 fn open_iptables(run_dir: &Path) -> impl Future<Output = Result<Iptables, BackendError>> + use<> {
-    Iptables::new(iptables_config(run_dir))
+    Iptables::new(iptables_config(run_dir, &ServicesConfig::default(), false))
+}
+
+/// As [`run`] does, for somebody who only looks.
+pub(crate) fn iptables_to_look_at(
+    config: &Config,
+) -> impl Future<Output = Result<Iptables, BackendError>> + use<> {
+    let be_liberal = Knobs::default().be_liberal();
+    Iptables::new(iptables_config(
+        &config.run_dir,
+        &config.services,
+        be_liberal,
+    ))
 }
 
 async fn remove_rules(mut iptables: Iptables) -> Result<bool, BackendError> {
-    let any = !iptables.read_back().await?.is_empty();
-    iptables.remove_all().await?;
-    Ok(any)
+    iptables.remove_everything().await
 }
 
 /// Removes all BPF objects of ours; tells whether there were any.
@@ -182,5 +205,41 @@ pub(crate) async fn remove_ebpf(dir: PathBuf) -> Result<bool, BackendError> {
     match spawn_blocking(remove).await {
         Ok(removed) => removed,
         Err(panicked) => Err(panic_error(panicked)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_proxy_core::backend::Backend as _;
+    use seaway_proxy_core::desired::DesiredState;
+    use seaway_proxy_iptables::Flavour;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_liberal_kernel_needs_no_drop_of_what_is_invalid() {
+        for (liberal, drops) in [(false, true), (true, false)] {
+            let services = ServicesConfig::default();
+            let config = seaway_proxy_iptables::Config {
+                // Nothing needs to be found out, so no command is run.
+                flavour: Some(Flavour::Nft),
+                ipv6: Some(true),
+                affinity: Some(true),
+                ..iptables_config(Path::new("/run"), &services, liberal)
+            };
+            let rules = Iptables::new(config).await.expect("nothing can fail");
+            let rules = rules.render(&DesiredState::default()).to_string();
+            assert_eq!(rules.contains("INVALID"), drops, "{rules}");
+        }
+    }
+
+    #[test]
+    fn the_mark_is_the_bit_that_was_chosen() {
+        let mut services = ServicesConfig::default();
+        for (bit, mark) in [(14, 0x4000), (2, 4), (31, 0x8000_0000)] {
+            services.masquerade_bit = bit;
+            let config = iptables_config(Path::new("/run"), &services, false);
+            assert_eq!(config.masquerade_mark, mark);
+        }
     }
 }

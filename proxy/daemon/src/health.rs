@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use seaway_proxy_core::desired::Family;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -16,17 +17,25 @@ pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
-/// How long something may wait to be written: kube-proxy's 2 × syncPeriod.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
 /// The parts whose freshness is watched; kube-proxy has one per address family.
-pub(crate) const SERVICES_V4: &str = "IPv4";
+pub(crate) fn services(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}
+
 /// The pod network's; not in kube-proxy.
 pub(crate) const POD_NETWORK: &str = "PodNetwork";
+/// The CNI conf's; not in kube-proxy. What keeps it from being written, such as a full disk,
+/// is not mended by a restart, so it does not count for `/livez`.
+pub(crate) const CNI_CONF: &str = "CNIConf";
 
 /// What decides about health; shared by those who write and those who ask.
 #[derive(Debug)]
 pub(crate) struct Health {
+    /// How long something may wait to be written: kube-proxy's 2 × syncPeriod.
+    timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -42,6 +51,15 @@ struct Part {
     updated: Timestamp,
     /// Since when the oldest thing that is not written yet has waited.
     waiting: Option<Instant>,
+}
+
+/// How fresh a part is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freshness {
+    /// When it last had nothing more to write.
+    pub(crate) updated: Timestamp,
+    /// Whether it still has not.
+    pub(crate) done: bool,
 }
 
 /// The body of `/healthz` and `/livez`, field for field kube-proxy's.
@@ -65,14 +83,16 @@ struct PartReport {
 }
 
 impl Health {
-    /// Healthy, on a node that has not been seen yet.
-    pub(crate) fn new() -> Self {
+    /// Healthy, on a node that has not been seen yet; ill when something has waited to be
+    /// written for `timeout`.
+    pub(crate) fn new(timeout: Duration) -> Self {
         let state = State {
             parts: BTreeMap::new(),
             node_eligible: false,
             started: Timestamp::now(),
         };
         Self {
+            timeout,
             state: Mutex::new(state),
         }
     }
@@ -102,9 +122,21 @@ impl Health {
         self.lock().node_eligible = eligible;
     }
 
+    /// How fresh a part is; none before its first round.
+    pub(crate) fn part(&self, part: &'static str) -> Option<Freshness> {
+        let state = self.lock();
+        let part = state.parts.get(part)?;
+        Some(Freshness {
+            updated: part.updated,
+            done: part.waiting.is_none(),
+        })
+    }
+
     /// `/livez`: a restart of the process may help if this is not healthy.
     pub(crate) fn livez(&self, now: Instant) -> (bool, Report) {
-        let report = self.lock().report(now);
+        let report = self
+            .lock()
+            .report(now, self.timeout, |name| name != CNI_CONF);
         (report.healthy, report)
     }
 
@@ -112,14 +144,16 @@ impl Health {
     /// network nor what becomes of the Node matters there.
     pub(crate) fn services_healthy(&self, now: Instant) -> bool {
         let state = self.lock();
-        let part = state.parts.get(SERVICES_V4);
-        part.is_none_or(|part| part.healthy(now))
+        Family::ALL.into_iter().all(|family| {
+            let part = state.parts.get(services(family));
+            part.is_none_or(|part| part.healthy(now, self.timeout))
+        })
     }
 
     /// `/healthz`: `/livez`, and whether the node should get traffic from outside.
     pub(crate) fn healthz(&self, now: Instant) -> (bool, Report) {
         let state = self.lock();
-        let mut report = state.report(now);
+        let mut report = state.report(now, self.timeout, |_| true);
         report.node_eligible = Some(state.node_eligible);
         if !state.node_eligible && report.healthy {
             report.last_updated = state.newest_update();
@@ -134,9 +168,11 @@ impl Health {
 }
 
 impl State {
-    fn report(&self, now: Instant) -> Report {
+    /// Of those parts that count.
+    fn report(&self, now: Instant, timeout: Duration, counts: impl Fn(&str) -> bool) -> Report {
         let current_time = Timestamp::now();
-        let healthy = self.parts.values().all(|part| part.healthy(now));
+        let parts = || self.parts.iter().filter(|(name, _)| counts(name));
+        let healthy = parts().all(|(_, part)| part.healthy(now, timeout));
         Report {
             last_updated: if healthy {
                 current_time
@@ -146,15 +182,13 @@ impl State {
             current_time,
             node_eligible: None,
             healthy,
-            status: self
-                .parts
-                .iter()
+            status: parts()
                 .map(|(name, part)| {
                     (
                         *name,
                         PartReport {
                             last_updated: part.updated,
-                            healthy: part.healthy(now),
+                            healthy: part.healthy(now, timeout),
                         },
                     )
                 })
@@ -172,8 +206,8 @@ impl State {
 }
 
 impl Part {
-    fn healthy(&self, now: Instant) -> bool {
+    fn healthy(&self, now: Instant, timeout: Duration) -> bool {
         self.waiting
-            .is_none_or(|since| now.duration_since(since) < TIMEOUT)
+            .is_none_or(|since| now.duration_since(since) < timeout)
     }
 }

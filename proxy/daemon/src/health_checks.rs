@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::events::{Events, Occurrence};
 use crate::health::Health;
 
 mod server;
@@ -80,6 +81,7 @@ impl Wanted {
 pub(crate) struct HealthChecks {
     wanted: watch::Receiver<Wanted>,
     health: Arc<Health>,
+    events: Events,
     stop: CancellationToken,
     open: BTreeMap<(Listener, IpAddr), Server>,
     /// What could not be listened on, and has been told.
@@ -90,11 +92,13 @@ impl HealthChecks {
     pub(crate) fn new(
         wanted: watch::Receiver<Wanted>,
         health: Arc<Health>,
+        events: Events,
         stop: CancellationToken,
     ) -> Self {
         Self {
             wanted,
             health,
+            events,
             stop,
             open: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -162,6 +166,9 @@ impl HealthChecks {
                 let error = error.to_string();
                 if self.failed.get(&place) != Some(&error) {
                     warn!(%service, %address, error, "Cannot answer health checks, trying again");
+                    let node_name = self.events.node_name();
+                    let told = Occurrence::no_health_check(service, node_name, *port, &error);
+                    self.events.tell(told);
                     self.failed.insert(place, error);
                 }
             }

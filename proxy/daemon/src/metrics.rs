@@ -2,42 +2,50 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::IntoResponse;
 use axum::routing::get;
+use k8s_openapi::jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::family::Family as Labelled;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
+use seaway_proxy_core::backend::{RuleCount, Settled};
+use seaway_proxy_core::desired::{DesiredState, Family};
 
 use crate::config::ServiceProxy;
 
+mod drift;
+mod pod_network;
+mod sync;
 #[cfg(test)]
 mod tests;
+
+use drift::DriftMetrics;
+pub(crate) use pod_network::PodNetworkMetrics;
+pub(crate) use sync::Round;
+use sync::SyncMetrics;
 
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// Everything that the daemon counts. Handles are shared, so clones count together.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    sync_duration: Histogram,
-    sync_last: Seconds,
-    sync_queued: Seconds,
+    mode: ServiceProxy,
+    sync: SyncMetrics,
     sync_failures: Counter,
-    restore_failures: Counter,
     pub(crate) endpoint_changes: Changes,
     pub(crate) service_changes: Changes,
-    healthz: Family<Code, Counter>,
-    livez: Family<Code, Counter>,
+    healthz: Labelled<Code, Counter>,
+    livez: Labelled<Code, Counter>,
     pub(crate) skipped: Gauge,
-    pub(crate) peer_routes: Gauge,
-    pub(crate) skipped_peers: Gauge,
-    pub(crate) pod_network_failures: Counter,
+    pub(crate) drift: DriftMetrics,
+    pub(crate) pod_network: PodNetworkMetrics,
 }
 
 /// Changes that came from the API server, and those not in the kernel yet.
@@ -93,19 +101,16 @@ impl Metrics {
     /// Creates the metrics and registers them; `mode` says which backend's apply.
     pub(crate) fn register(registry: &mut Registry, mode: ServiceProxy) -> Self {
         let metrics = Self {
-            sync_duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
-            sync_last: Seconds::default(),
-            sync_queued: Seconds::default(),
+            mode,
+            sync: SyncMetrics::new(),
             sync_failures: Counter::default(),
-            restore_failures: Counter::default(),
             endpoint_changes: Changes::default(),
             service_changes: Changes::default(),
-            healthz: Family::default(),
-            livez: Family::default(),
+            healthz: Labelled::default(),
+            livez: Labelled::default(),
             skipped: Gauge::default(),
-            peer_routes: Gauge::default(),
-            skipped_peers: Gauge::default(),
-            pod_network_failures: Counter::default(),
+            drift: DriftMetrics::default(),
+            pod_network: PodNetworkMetrics::default(),
         };
         metrics.register_as_kube_proxy(registry.sub_registry_with_prefix("kubeproxy"), mode);
         metrics.register_own(registry.sub_registry_with_prefix("seaway"));
@@ -117,32 +122,7 @@ impl Metrics {
         self.service_changes.register(registry, "service");
         registry.register("proxy_healthz", "Answers of /healthz", self.healthz.clone());
         registry.register("proxy_livez", "Answers of /livez", self.livez.clone());
-        let by_family = registry.sub_registry_with_label(("ip_family".into(), "IPv4".into()));
-        by_family.register_with_unit(
-            "sync_proxy_rules_duration",
-            "Duration of each sync, successful or not",
-            Unit::Seconds,
-            self.sync_duration.clone(),
-        );
-        by_family.register_with_unit(
-            "sync_proxy_rules_last_timestamp",
-            "When the last successful sync ended",
-            Unit::Seconds,
-            self.sync_last.clone(),
-        );
-        by_family.register_with_unit(
-            "sync_proxy_rules_last_queued_timestamp",
-            "When a sync was last asked for",
-            Unit::Seconds,
-            self.sync_queued.clone(),
-        );
-        if mode == ServiceProxy::Iptables {
-            by_family.register(
-                "sync_proxy_rules_iptables_restore_failures",
-                "Syncs that failed",
-                self.restore_failures.clone(),
-            );
-        }
+        self.sync.register(registry, mode);
     }
 
     fn register_own(&self, registry: &mut Registry) {
@@ -156,37 +136,48 @@ impl Metrics {
             "Objects or fields that are not programmed",
             self.skipped.clone(),
         );
-        registry.register(
-            "pod_network_peer_routes",
-            "Routes to other nodes' podCIDRs",
-            self.peer_routes.clone(),
-        );
-        registry.register(
-            "pod_network_skipped_peers",
-            "Nodes, or podCIDRs of nodes, that got no route",
-            self.skipped_peers.clone(),
-        );
-        registry.register(
-            "pod_network_sync_failures",
-            "Rounds in which something of the pod network could not be programmed",
-            self.pod_network_failures.clone(),
-        );
+        self.drift.register(registry);
+        self.pod_network.register(registry);
     }
 
     /// A sync was asked for.
     pub(crate) fn sync_queued(&self) {
-        self.sync_queued.set(unix_now());
+        // eBPF serves one family.
+        let both = self.mode == ServiceProxy::Iptables;
+        let families = if both {
+            &Family::ALL[..]
+        } else {
+            &[Family::V4]
+        };
+        self.sync.queued(families);
     }
 
-    /// A sync ended.
-    pub(crate) fn sync_ended(&self, took: Duration, success: bool) {
-        self.sync_duration.observe(took.as_secs_f64());
-        if success {
-            self.sync_last.set(unix_now());
-        } else {
+    /// A sync of `families` ended; `failed` are those of them in which it did not go well.
+    pub(crate) fn sync_ended(&self, round: &Round) {
+        self.sync.ended(round);
+        if !round.failed.is_empty() {
             self.sync_failures.inc();
-            self.restore_failures.inc();
         }
+    }
+
+    /// All of `desired` is in the kernel now.
+    pub(crate) fn synced(&self, desired: &DesiredState, families: &[Family]) {
+        self.sync.no_local_endpoints(desired, families);
+    }
+
+    /// Rules have been written.
+    pub(crate) fn rules(&self, counts: &[RuleCount]) {
+        self.sync.rules(counts);
+    }
+
+    /// Flows that lead nowhere any more have been looked for.
+    pub(crate) fn settled(&self, settled: &[Settled]) {
+        self.sync.settled(settled);
+    }
+
+    /// What changed at `trigger` is in the kernel now.
+    pub(crate) fn programmed(&self, family: Family, trigger: Timestamp) {
+        self.sync.programmed(family, trigger);
     }
 
     pub(crate) fn healthz_answered(&self, code: u16) {
@@ -212,8 +203,16 @@ pub(crate) fn router(registry: Registry, mode: ServiceProxy) -> Router {
     };
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/proxyMode", get(move || std::future::ready(mode.as_str())))
+        .route(
+            "/proxyMode",
+            get(move || std::future::ready(proxy_mode(mode))),
+        )
         .route("/healthz", get(|| std::future::ready("ok")))
+}
+
+/// As kube-proxy's: the word alone, as plain text.
+fn proxy_mode(mode: ServiceProxy) -> impl IntoResponse {
+    ([(X_CONTENT_TYPE_OPTIONS, "nosniff")], mode.as_str())
 }
 
 /// Content type of the OpenMetrics text format 1.0.0.

@@ -122,7 +122,7 @@ fn eligible(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_none() && taints.into_iter().all(|t| t.key != TO_BE_DELETED)
 }
 
-fn own(node: &Node) -> OwnNode {
+pub(crate) fn own(node: &Node) -> OwnNode {
     let labels = node.metadata.labels.as_ref();
     let zone = labels.and_then(|labels| labels.get(ZONE));
     let mut addresses: Vec<IpAddr> = Vec::new();
@@ -167,10 +167,17 @@ fn pod_cidrs(node: &Node) -> Vec<String> {
     pod_cidrs
 }
 
+/// Seconds since 1970.
+fn created(node: &Node) -> Option<i64> {
+    let created = node.metadata.creation_timestamp.as_ref();
+    created.map(|time| time.0.as_second())
+}
+
 /// The fields that matter, unjudged.
 fn read(node: &Node) -> seaway_podnet::Node {
     seaway_podnet::Node {
         name: name(node),
+        created: created(node),
         internal_ips: addresses_of(node, "InternalIP").cloned().collect(),
         pod_cidrs: pod_cidrs(node),
     }

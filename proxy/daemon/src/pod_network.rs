@@ -1,27 +1,53 @@
-//! Keeps the pod network and the CNI conf in agreement with the Nodes.
+//! Keeps the pod network in agreement with the Nodes, and says when it serves.
+//!
+//! ```text
+//!  Nodes ────────┐
+//!  proven paths ─┼─► PodNetworkLoop ─► Round (blocking) ─► podnet
+//!  notices ──────┘         │  └─► Promise ─► ConfKeeper
+//!        ▲                 └─► Probing ─► Prober ─► echoes
+//!        └─ kernel                          └─► proven paths
+//! ```
 
-use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use seaway_podnet::{
-    Changes, ConfError, ConfFile, Desired, NetworkConf, PodNetwork, Skip, Waiting, desired,
+    Desired, NetworkConf, Paths, PodNetwork, Serving, StateFile, Uplink, Watched, desired,
 };
-use tokio::sync::watch;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use crate::chain::Chain;
+use crate::conf_keeper::Promise;
 use crate::config::PodNetworkConfig;
 use crate::health::{Health, POD_NETWORK};
+use crate::install::records;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::service_proxy::sync::Timing;
 
+mod listener;
+mod prober;
+mod round;
+mod said;
+
+use listener::Listener;
+pub(crate) use prober::{Prober, Probing};
+use round::{Outcome, Round};
+use said::Said;
+
 /// How often the kernel is compared with what it should hold, if nothing changes.
 const RESYNC: Duration = Duration::from_secs(30);
+/// Changes come in groups: a link takes its addresses and routes along.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Between two rounds, however much happens to the kernel's objects.
+const APART: Duration = Duration::from_secs(1);
 
 /// Everything that the pod network's loop needs.
 #[derive(Debug)]
@@ -31,178 +57,207 @@ pub(crate) struct PodNetworkLoop {
     pub(crate) nodes: watch::Receiver<Nodes>,
     /// Whether the service proxy, if there is one, serves everything.
     pub(crate) services_synced: watch::Receiver<bool>,
+    /// What the prober has found out, if anything yet, and what it is to find out.
+    pub(crate) proven: watch::Receiver<Option<Paths>>,
+    pub(crate) probing: watch::Sender<Probing>,
+    /// Whoever is told when the node serves.
+    pub(crate) promise: watch::Sender<Option<Promise>>,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Metrics,
+    /// Somebody has removed what a round writes.
+    pub(crate) repair: Arc<Notify>,
     pub(crate) stop: CancellationToken,
 }
 
 /// A blocking round could not be waited for: it panicked.
 #[derive(Debug, thiserror::Error)]
-#[error("the pod network's round panicked")]
-pub(crate) struct RoundPanicked(#[source] JoinError);
+#[error("a round of the pod network panicked")]
+pub(crate) struct RoundPanicked(#[source] pub(crate) JoinError);
 
-/// What has been said already.
+/// What is known from the rounds before.
 #[derive(Debug, Default)]
-struct Said {
-    waiting: Option<Waiting>,
-    skips: BTreeSet<Skip>,
+struct Memory {
+    said: Said,
+    watched: Watched,
+    /// Paths that an earlier run has proven; until the prober knows better.
+    in_use: Option<Paths>,
+    /// What holds now.
+    proven: Paths,
+    /// What the kernel held at the end of the last good round.
+    held: Option<(Desired, Option<Uplink>)>,
 }
 
 impl PodNetworkLoop {
     /// Runs until stopped. A round that has begun is always finished.
     pub(crate) async fn run(mut self) -> Result<(), RoundPanicked> {
-        let mut said = Said::default();
+        let mut memory = Memory::default();
         let mut backoff = Timing::DEFAULT.backoff();
-        self.withdraw_stale_conf();
         let stop = self.stop.clone();
         // The senders live as long as the process's tasks; a closed channel means shutdown.
         let listed = async { self.nodes.wait_for(|nodes| nodes.listed).await.map(|_| ()) };
         if !matches!(stop.run_until_cancelled(listed).await, Some(Ok(()))) {
             return Ok(());
         }
+        let mut listener = Listener::default();
         loop {
-            let pause = if self.round(&mut said).await? {
+            // Before the look at the kernel: what happens after that look is told.
+            listener.listen();
+            let pause = if self.round(&mut memory).await? {
                 backoff = Timing::DEFAULT.backoff();
                 RESYNC
             } else {
                 backoff.next().unwrap_or(RESYNC)
             };
-            let at_latest = Instant::now() + pause;
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                Ok(()) = self.nodes.changed() => {}
-                Ok(()) = self.services_synced.changed() => {}
-                () = sleep_until(at_latest) => {}
+            let ended = Instant::now();
+            let woken = self.woken(&mut listener, &memory.watched, ended, pause);
+            let Some(start) = stop.run_until_cancelled(woken).await else {
+                return Ok(());
+            };
+            let settled = stop.run_until_cancelled(sleep_until(start)).await;
+            if settled.is_none() {
+                return Ok(());
             }
         }
     }
 
-    /// A conf of an earlier boot makes the runtime start pods on a node that has nothing.
-    fn withdraw_stale_conf(&self) {
-        let conf = self.conf_file();
-        match conf.withdraw_stale() {
-            Ok(true) => {
-                info!(path = %conf.path().display(), "Withdrew the CNI conf of an earlier boot");
-            }
-            Ok(false) => {}
-            Err(error) => {
-                warn!(error = %Chain(&error), "Cannot withdraw the CNI conf of an earlier boot");
-            }
+    /// Returns when there is a reason for a round, with the time to begin it.
+    async fn woken(
+        &mut self,
+        listener: &mut Listener,
+        watched: &Watched,
+        ended: Instant,
+        pause: Duration,
+    ) -> Instant {
+        let settled = || Instant::now() + SETTLE;
+        tokio::select! {
+            Ok(()) = self.services_synced.changed() => Instant::now(),
+            // Whoever asks does so a few times in a row at most.
+            () = self.repair.notified() => Instant::now(),
+            Ok(()) = self.nodes.changed() => settled(),
+            // These can go on and on, and the last round's own work is among them.
+            Ok(()) = self.proven.changed() => settled().max(ended + APART),
+            () = listener.concerned(watched) => settled().max(ended + APART),
+            () = sleep_until(ended + pause) => Instant::now(),
         }
-    }
-
-    fn conf_file(&self) -> ConfFile {
-        ConfFile::new(&self.config.cni_conf_dir, &self.config.run_dir)
     }
 
     /// One look at everything; tells whether all of it is as it should be.
-    async fn round(&mut self, said: &mut Said) -> Result<bool, RoundPanicked> {
-        let services_synced = *self.services_synced.borrow_and_update();
-        let want = {
-            let nodes = self.nodes.borrow_and_update();
-            desired(&self.node_name, &nodes.by_name, &self.config.cluster_cidrs)
-        };
+    async fn round(&mut self, memory: &mut Memory) -> Result<bool, RoundPanicked> {
+        let publish = *self.services_synced.borrow_and_update();
+        let settings = &self.config.settings;
+        if let Some(proven) = self.proven.borrow_and_update().clone() {
+            (memory.proven, memory.in_use) = (proven, Some(Paths::default()));
+        }
+        let nodes = self.nodes.borrow_and_update().by_name.clone();
+        let name = &self.node_name;
+        let mut want = desired(name, &nodes, settings, &memory.proven);
+        if let (Ok(first), None) = (&want, &memory.in_use) {
+            let in_use = in_use(first.clone()).await?;
+            want = desired(name, &nodes, settings, &in_use);
+            memory.proven = in_use.clone();
+            memory.in_use = Some(in_use);
+        }
         let want = match want {
             Ok(want) => want,
             Err(waiting) => {
-                said.waiting(waiting);
+                memory.said.waiting(waiting);
                 return Ok(true);
             }
         };
-        said.waiting = None;
-        said.skips(&want.skipped);
-        self.metrics.skipped_peers.set(count(want.skipped.len()));
-        self.metrics.peer_routes.set(count(want.routes.len()));
+        memory.said.wanted(&want, settings);
+        self.metrics.pod_network.wanted(&want);
         self.health.queued(POD_NETWORK, Instant::now());
-        let (conf, config) = (self.conf_file(), self.config.clone());
-        let round = move || program(&want, &conf, &config, services_synced);
-        let good = tokio::task::spawn_blocking(round)
+        let round = Round { want: want.clone() };
+        let outcome = tokio::task::spawn_blocking(move || round.run())
             .await
             .map_err(RoundPanicked)?;
-        if good {
-            self.health.updated(POD_NETWORK);
-        } else {
-            self.metrics.pod_network_failures.inc();
+        let good = outcome.good;
+        if let Some(mtu) = outcome.mtu.filter(|_| publish) {
+            self.publish(&want, mtu);
         }
+        self.ended(memory, want, &outcome);
         Ok(good)
     }
+
+    /// The node serves. A part that could not be programmed is no reason to start no pods.
+    fn publish(&self, want: &Desired, mtu: u32) {
+        let run_dir = &self.config.run_dir;
+        let promise = Some(Promise {
+            conf: NetworkConf {
+                pod_cidrs: want.pod_cidrs.clone(),
+                mtu,
+                data_dir: records::data_dir(run_dir),
+                state_file: StateFile::new(run_dir).path().to_owned(),
+            },
+            serving: Serving {
+                mode: want.mode.as_str(),
+                mtu,
+                device: want.overlay.as_ref().map(|overlay| overlay.device.clone()),
+            },
+        });
+        self.promise.send_if_modified(|old| {
+            let news = *old != promise;
+            *old = promise;
+            news
+        });
+    }
+
+    /// Draws the conclusions from a round.
+    fn ended(&self, memory: &mut Memory, want: Desired, outcome: &Outcome) {
+        memory.said.failed(outcome.failure.as_ref());
+        let this = (want, outcome.uplink.clone());
+        if let Some(changes) = &outcome.changes {
+            let drift = memory.held.as_ref() == Some(&this);
+            memory.said.changed(changes, drift);
+            if drift {
+                self.metrics.pod_network.repaired(changes);
+            }
+        }
+        let (want, uplink) = (&this.0, this.1.as_ref());
+        memory.watched = Watched::new(want, uplink);
+        if let (Some(uplink), Some(mtu)) = (uplink, outcome.mtu) {
+            memory.said.uplink(uplink, mtu, want);
+            let probing = Probing {
+                probes: want.probes.clone(),
+                size: mtu,
+                uplink: Some(uplink.link.index),
+                in_use: memory.in_use.clone().unwrap_or_default(),
+            };
+            self.probing.send_if_modified(|now| {
+                let news = *now != probing;
+                *now = probing;
+                news
+            });
+        }
+        if outcome.good {
+            self.health.updated(POD_NETWORK);
+            memory.held = Some(this);
+        } else {
+            self.metrics.pod_network.failures.inc();
+            memory.held = None;
+        }
+    }
 }
 
-/// Kernel first, then the conf that promises it. Logs; tells whether all went well.
-fn program(want: &Desired, conf: &ConfFile, config: &PodNetworkConfig, publish: bool) -> bool {
-    let applied = PodNetwork::open().and_then(|mut network| {
-        let changes = network.apply(want)?;
-        let mtu = match config.mtu {
-            Some(mtu) => mtu,
-            None => network.uplink_mtu(want)?,
-        };
-        Ok((changes, mtu))
-    });
-    let (changes, mtu) = match applied {
-        Ok(applied) => applied,
-        Err(error) => {
-            warn!(error = %Chain(&error), "Cannot program the pod network, trying again");
-            return false;
-        }
+/// The paths of `want` that an earlier run has made direct. A restart shall not send
+/// packets another way, least of all to a node that has no overlay.
+async fn in_use(want: Desired) -> Result<Paths, RoundPanicked> {
+    let look = move || {
+        let routes = PodNetwork::open().and_then(|mut network| network.routes_in_use());
+        routes.map(|routes| want.in_use(&routes))
     };
-    log_changes(&changes);
-    if publish {
-        let content = NetworkConf {
-            pod_cidr: want.pod_cidr,
-            mtu,
-            data_dir: config.run_dir.join("cni"),
-        };
-        if let Err(error) = publish_conf(conf, &content) {
-            warn!(error = %Chain(&error), "Cannot write the CNI conf, trying again");
-            return false;
-        }
-    }
-    changes.failed.is_empty()
+    let found = tokio::task::spawn_blocking(look).await;
+    Ok(found.map_err(RoundPanicked)?.unwrap_or_else(|error| {
+        warn!(error = %Chain(&error), "Cannot look for direct paths in use, proving them anew");
+        Paths::default()
+    }))
 }
 
-fn publish_conf(file: &ConfFile, content: &NetworkConf) -> Result<(), ConfError> {
-    if file.write(content)? {
-        let (pod_cidr, mtu) = (content.pod_cidr, content.mtu);
-        info!(path = %file.path().display(), %pod_cidr, mtu, "Wrote the CNI conf");
-    }
-    Ok(())
-}
-
-fn log_changes(changes: &Changes) {
-    for error in &changes.failed {
-        warn!(error = %Chain(error), "Cannot program a part of the pod network, trying again");
-    }
-    let (replaced, removed) = (changes.replaced, changes.removed);
-    if replaced + removed > 0 || changes.node {
-        info!(
-            replaced,
-            removed,
-            node = changes.node,
-            "Programmed the pod network"
-        );
-    } else {
-        debug!("The pod network is as it should be");
-    }
-}
-
-impl Said {
-    fn waiting(&mut self, waiting: Waiting) {
-        if self.waiting.as_ref() != Some(&waiting) {
-            info!(reason = %waiting, "Waiting for this node's pod addresses");
-            self.waiting = Some(waiting);
-        }
-    }
-
-    fn skips(&mut self, skipped: &[Skip]) {
-        let now: BTreeSet<Skip> = skipped.iter().cloned().collect();
-        for Skip { node, reason } in now.difference(&self.skips) {
-            warn!(node, %reason, "Skipped a node in the pod network");
-        }
-        self.skips = now;
-    }
-}
-
-fn count(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
+/// `inner`, watched for readiness. It must own its descriptor and keep it open.
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe, for types whose descriptor may change; these own theirs"
+)]
+pub(crate) fn registered<T: AsRawFd>(inner: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::new(inner)
 }

@@ -8,23 +8,30 @@ use anyhow::Context;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Client;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info, info_span};
 
 use crate::backends;
-use crate::config::{Config, ServiceProxy};
+use crate::conf_keeper::ConfKeeper;
+use crate::config::{Config, PodNetworkConfig, ServiceProxy};
+use crate::events::{Events, Occurrence, Publisher};
+use crate::explain::{self, Desk};
+use crate::foreign_firewall::ForeignFirewall;
+use crate::health::server::HardFail;
 use crate::health::{self, Health};
 use crate::health_checks::{HealthChecks, Wanted};
 use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Nodes};
-use crate::pod_network::PodNetworkLoop;
+use crate::pod_network::{PodNetworkLoop, Prober, Probing};
 use crate::service_proxy::sync::{SyncLoop, Timing};
 use crate::service_proxy::{Feed, Followed};
 use crate::sources::{Sources, WatchResult, follow};
+use crate::upkeep::{self, Upkeep};
 
 /// How long a running apply may take to finish at the end; below Kubernetes'
 /// default grace period of 30 s.
@@ -43,39 +50,59 @@ pub async fn run(
     sources: Sources,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    run_with(config, sources, None, shutdown).await
+}
+
+/// Likewise; `api` is told what an operator should see at the objects concerned.
+pub(crate) async fn run_with(
+    config: Config,
+    sources: Sources,
+    api: Option<Client>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     info!(?config, "Starting");
     let mut registry = Registry::default();
     let shared = Shared {
-        health: Arc::new(Health::new()),
+        health: Arc::new(Health::new(config.services.sync.period * 2)),
         metrics: Metrics::register(&mut registry, config.service_proxy),
+        repair: Arc::default(),
         stop: shutdown.child_token(),
     };
     let mut tasks = Tasks::new(shared.stop.clone());
-    spawn_servers(&mut tasks, &config, &shared, registry);
+    let events = spawn_events(&mut tasks, &config.node_name, &shared, api);
+    if config.service_proxy != ServiceProxy::Off {
+        events.tell(Occurrence::starting(&config.node_name));
+    }
+    spawn_upkeep(&mut tasks, &config, &shared, &mut registry);
+    spawn_servers(&mut tasks, &config, &shared, &events, registry);
     let feed = Feed::new(shared.metrics.clone());
     let intake = nodes::Intake::new(
         config.node_name.clone(),
         shared.health.clone(),
         feed.clone(),
     );
+    let (desk, bell) = Desk::new(config.pod_ranges());
+    let (health, metrics) = (shared.health.clone(), shared.metrics.clone());
+    let server = explain::server::Server::new(&config, feed.clone(), health, metrics, bell);
+    let answers = server.run(config.run_dir.clone(), shared.stop.clone());
+    tasks.spawn("answers", answers);
     let nodes = spawn_nodes(&mut tasks, intake, &shared, sources.nodes);
     let services_synced = if config.service_proxy == ServiceProxy::Off {
         watch::channel(true).1
     } else {
-        let (services, slices) = (sources.services, sources.endpoint_slices);
-        spawn_service_proxy(&mut tasks, &config, &shared, feed, services, slices)
+        let watches = (sources.services, sources.endpoint_slices);
+        spawn_service_proxy(&mut tasks, &config, &shared, events, feed, desk, watches)
     };
     if let Some(pod_network) = config.pod_network {
-        let network = PodNetworkLoop {
-            node_name: config.node_name,
-            config: pod_network,
+        let name = config.node_name;
+        spawn_pod_network(
+            &mut tasks,
+            name,
+            pod_network,
+            shared,
             nodes,
             services_synced,
-            health: shared.health,
-            metrics: shared.metrics,
-            stop: shared.stop,
-        };
-        tasks.spawn("pod-network", network.run());
+        );
     }
     tasks.supervise().await
 }
@@ -84,23 +111,61 @@ pub async fn run(
 struct Shared {
     health: Arc<Health>,
     metrics: Metrics,
+    /// Asks for a round of the pod network.
+    repair: Arc<Notify>,
     stop: CancellationToken,
 }
 
-fn spawn_servers(tasks: &mut Tasks, config: &Config, shared: &Shared, registry: Registry) {
+fn spawn_events(
+    tasks: &mut Tasks,
+    node_name: &str,
+    shared: &Shared,
+    api: Option<Client>,
+) -> Events {
+    let Some(api) = api else {
+        return Events::nowhere(node_name);
+    };
+    let (events, queue) = Events::queued(node_name);
+    let publisher = Publisher::new(api, node_name, queue);
+    tasks.spawn("events", publisher.run(shared.stop.clone()));
+    events
+}
+
+fn spawn_servers(
+    tasks: &mut Tasks,
+    config: &Config,
+    shared: &Shared,
+    events: &Events,
+    registry: Registry,
+) {
+    let hard_fail = |name| {
+        let events = events.clone();
+        let hard_fail = HardFail { name, events };
+        config.bind_hard_fail.then_some(hard_fail)
+    };
     if let Some(addr) = config.healthz_bind {
         let router = health::server::router(shared.health.clone(), shared.metrics.clone());
         tasks.spawn(
             "healthz",
-            health::server::serve(addr, router, shared.stop.clone()),
+            health::server::serve(addr, router, shared.stop.clone(), hard_fail("healthz")),
         );
     }
     if let Some(addr) = config.metrics_bind {
         let router = metrics::router(registry, config.service_proxy);
         tasks.spawn(
             "metrics",
-            health::server::serve(addr, router, shared.stop.clone()),
+            health::server::serve(addr, router, shared.stop.clone(), hard_fail("metrics")),
         );
+    }
+}
+
+/// Without a pod network of ours there is nothing to keep up.
+fn spawn_upkeep(tasks: &mut Tasks, config: &Config, shared: &Shared, registry: &mut Registry) {
+    let metrics = upkeep::Metrics::register(registry);
+    if let Some(network) = &config.pod_network {
+        let (repair, stop) = (shared.repair.clone(), shared.stop.clone());
+        let upkeep = Upkeep::new(&config.upkeep, &network.run_dir, metrics, repair, stop);
+        tasks.spawn("upkeep", upkeep.run());
     }
 }
 
@@ -121,9 +186,13 @@ fn spawn_service_proxy(
     tasks: &mut Tasks,
     config: &Config,
     shared: &Shared,
+    events: Events,
     feed: Arc<Feed>,
-    services: BoxStream<'static, WatchResult<Service>>,
-    slices: BoxStream<'static, WatchResult<EndpointSlice>>,
+    desk: Desk,
+    (services, slices): (
+        BoxStream<'static, WatchResult<Service>>,
+        BoxStream<'static, WatchResult<EndpointSlice>>,
+    ),
 ) -> watch::Receiver<bool> {
     let stop = || shared.stop.clone();
     tasks.spawn(
@@ -138,7 +207,7 @@ fn spawn_service_proxy(
     let (health_checks, wanted) = watch::channel(Wanted::default());
     // With eBPF this node serves no load balancer yet, so it must not ask for one's traffic.
     if config.service_proxy == ServiceProxy::Iptables {
-        let checks = HealthChecks::new(wanted, shared.health.clone(), stop());
+        let checks = HealthChecks::new(wanted, shared.health.clone(), events, stop());
         tasks.spawn("health-checks", checks.run());
     }
     let sync = SyncLoop {
@@ -147,13 +216,50 @@ fn spawn_service_proxy(
         config: config.services.clone(),
         health: shared.health.clone(),
         metrics: shared.metrics.clone(),
-        timing: Timing::DEFAULT,
+        timing: Timing::of(&config.services.sync),
         synced,
         health_checks,
+        desk,
         stop: stop(),
     };
     tasks.spawn("service-proxy", backends::run(config.clone(), sync));
     services_synced
+}
+
+fn spawn_pod_network(
+    tasks: &mut Tasks,
+    node_name: String,
+    config: PodNetworkConfig,
+    shared: Shared,
+    nodes: watch::Receiver<Nodes>,
+    services_synced: watch::Receiver<bool>,
+) {
+    let (probing, to_probe) = watch::channel(Probing::default());
+    let (proves, proven) = watch::channel(None);
+    let (metrics, stop) = (shared.metrics.clone(), shared.stop.clone());
+    let prober = Prober::new(&node_name, to_probe, proves, metrics, stop);
+    tasks.spawn("probes", prober.run());
+    let (promise, promised) = watch::channel(None);
+    let (metrics, stop) = (shared.metrics.clone(), shared.stop.clone());
+    let health = shared.health.clone();
+    let keeper = ConfKeeper::new(&config, promised, health, metrics, stop);
+    tasks.spawn("cni-conf", keeper.run());
+    let others = ForeignFirewall::new(shared.metrics.clone(), shared.stop.clone());
+    tasks.spawn("foreign-firewall", others.run());
+    let network = PodNetworkLoop {
+        node_name,
+        config,
+        nodes,
+        services_synced,
+        proven,
+        probing,
+        promise,
+        health: shared.health,
+        metrics: shared.metrics,
+        repair: shared.repair,
+        stop: shared.stop,
+    };
+    tasks.spawn("pod-network", network.run());
 }
 
 /// Long-running tasks, of which none may end before the whole does.

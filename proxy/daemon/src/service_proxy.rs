@@ -14,8 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::watcher::Event;
+use seaway_proxy_core::desired::Family;
 use seaway_proxy_core::{Model, ObjectKey};
 use tokio::sync::watch;
 use tracing::{debug, info};
@@ -23,11 +25,12 @@ use tracing::{debug, info};
 use crate::metrics::{Changes, Metrics};
 use crate::nodes::OwnNode;
 
-mod node;
+pub(crate) mod node;
+mod rounds;
 pub(crate) mod skips;
 pub(crate) mod sync;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// What the sync loop waits on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,8 +55,18 @@ pub(crate) struct Feed {
     /// As last seen; a deleted Node is not forgotten.
     node: Mutex<Option<OwnNode>>,
     progress: watch::Sender<Progress>,
+    /// Of changes that are not in the kernel yet.
+    triggers: Mutex<Vec<Trigger>>,
+    started: Timestamp,
     metrics: Metrics,
 }
+
+/// When what an EndpointSlice says came about, by its controller's annotation.
+type Trigger = (Family, Timestamp);
+
+/// As far as they are remembered while nothing can be programmed.
+const TRIGGERS_MAX: usize = 4096;
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// A kind that the model is made of.
 pub(crate) trait Followed: Resource {
@@ -63,6 +76,9 @@ pub(crate) trait Followed: Resource {
     fn retain(model: &mut Model, keep: &BTreeSet<ObjectKey>) -> bool;
     fn listed(progress: &mut Progress) -> &mut bool;
     fn changes(metrics: &Metrics) -> &Changes;
+    fn trigger(&self) -> Option<Trigger> {
+        None
+    }
 }
 
 impl Followed for Service {
@@ -101,6 +117,16 @@ impl Followed for EndpointSlice {
     fn changes(metrics: &Metrics) -> &Changes {
         &metrics.endpoint_changes
     }
+    fn trigger(&self) -> Option<Trigger> {
+        let family = match self.address_type.as_str() {
+            "IPv4" => Family::V4,
+            "IPv6" => Family::V6,
+            _ => return None,
+        };
+        let annotations = self.metadata.annotations.as_ref()?;
+        let time = annotations.get(TRIGGER_TIME)?.parse().ok()?;
+        Some((family, time))
+    }
 }
 
 impl Feed {
@@ -110,6 +136,8 @@ impl Feed {
             model: Mutex::default(),
             node: Mutex::default(),
             progress,
+            triggers: Mutex::default(),
+            started: Timestamp::now(),
             metrics,
         })
     }
@@ -121,6 +149,23 @@ impl Feed {
     pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
         // The model's calls leave it whole, so a panic elsewhere does not spoil it.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the next round is measured by, once.
+    fn triggers(&self) -> Vec<Trigger> {
+        let mut triggers = self.triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut triggers)
+    }
+
+    /// The round has failed, so the next one is measured by them, too.
+    fn not_programmed(&self, triggers: Option<Vec<Trigger>>) {
+        self.remember(triggers.into_iter().flatten());
+    }
+
+    fn remember(&self, new: impl IntoIterator<Item = Trigger>) {
+        let mut triggers = self.triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        triggers.extend(new);
+        triggers.truncate(TRIGGERS_MAX);
     }
 
     /// This node, if it has been seen.
@@ -152,6 +197,10 @@ impl Feed {
 
     /// A relist is applied object by object; those that it did not name go at its end.
     fn take<K: Followed>(&self, event: Event<K>, listing: &mut BTreeSet<ObjectKey>) {
+        let trigger = match &event {
+            Event::InitApply(object) | Event::Apply(object) => object.trigger(),
+            _ => None,
+        };
         let mut model = self.model();
         let (changed, done) = match event {
             Event::Init => {
@@ -170,6 +219,8 @@ impl Feed {
         if changed {
             K::changes(&self.metrics).arrived();
             self.metrics.sync_queued();
+            // What came about before us is no measure of ours.
+            self.remember(trigger.filter(|(_, time)| *time >= self.started));
         }
         if done {
             debug!(kind = K::KIND, "Received all objects");

@@ -6,6 +6,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::ListParams;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -65,6 +66,24 @@ impl Sources {
                 .boxed(),
         }
     }
+}
+
+/// All objects as they are now, under the same selectors; the Node of this name, if it is there.
+pub(crate) async fn list(
+    client: &Client,
+    node: &str,
+) -> Result<(Vec<Service>, Vec<EndpointSlice>, Option<Node>), kube::Error> {
+    let of_services = ListParams::default()
+        .labels(OTHER_PROXY)
+        .fields(NOT_HEADLESS);
+    let of_slices = ListParams::default().labels(NOT_HEADLESS_SLICE);
+    let of_nodes = ListParams::default().fields(&format!("metadata.name={node}"));
+    let services = Api::all(client.clone()).list(&of_services).await?;
+    let slices = Api::all(client.clone()).list(&of_slices).await?;
+    let nodes = Api::<Node>::all(client.clone()).list(&of_nodes).await?;
+    let named = |object: &Node| object.metadata.name.as_deref() == Some(node);
+    let node = nodes.items.into_iter().find(named);
+    Ok((services.items, slices.items, node))
 }
 
 /// A watch ended that should go on for ever.

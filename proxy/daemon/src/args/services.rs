@@ -103,6 +103,7 @@ impl ServicesArgs {
             node_ports: self.node_ports()?,
             localhost_node_ports: self.iptables_localhost_nodeports,
             masquerade_all: self.masquerade_all,
+            ..ServicesConfig::default()
         })
     }
 
@@ -152,7 +153,7 @@ impl ServicesArgs {
     }
 }
 
-fn node_port_address(value: &str) -> Result<NodePortAddress, String> {
+pub(crate) fn node_port_address(value: &str) -> Result<NodePortAddress, String> {
     match value {
         "primary" => Ok(NodePortAddress::Primary),
         _ => network(value).map(NodePortAddress::Network),
@@ -160,7 +161,7 @@ fn node_port_address(value: &str) -> Result<NodePortAddress, String> {
 }
 
 /// The name becomes a word of an iptables rule.
-fn interface(value: &str) -> Result<String, String> {
+pub(crate) fn interface(value: &str) -> Result<String, String> {
     let fits = (1..=PREFIX_MAX).contains(&value.len());
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.:@-".contains(c);
     if fits && value.chars().all(plain) && !value.starts_with('-') {

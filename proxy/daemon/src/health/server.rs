@@ -15,10 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Health, Report};
+use crate::events::{Events, Occurrence};
 use crate::metrics::Metrics;
 
 /// kube-proxy's pause before it tries to listen again.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
+/// How long an event has to reach the API server before the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// `/healthz` and `/livez`; everything else is 404.
 pub(crate) fn router(health: Arc<Health>, metrics: Metrics) -> Router {
@@ -62,14 +65,53 @@ pub(crate) async fn serve(
     addr: SocketAddr,
     router: Router,
     stop: CancellationToken,
+    hard_fail: Option<HardFail>,
 ) -> std::io::Result<()> {
-    let Some(listener) = stop.run_until_cancelled(listen(addr)).await else {
+    let listening = async {
+        match hard_fail {
+            None => Ok(listen(addr).await),
+            Some(hard_fail) => hard_fail.listen(addr).await,
+        }
+    };
+    let Some(listener) = stop.run_until_cancelled(listening).await else {
         return Ok(());
     };
+    let listener = listener?;
     info!(address = %addr, "Listening");
     axum::serve(listener, router)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
+}
+
+/// A taken address is the end, if the operator wants that; then an event says so.
+#[derive(Clone, Debug)]
+pub(crate) struct HardFail {
+    /// What is served.
+    pub(crate) name: &'static str,
+    pub(crate) events: Events,
+}
+
+impl HardFail {
+    async fn listen(self, addr: SocketAddr) -> std::io::Result<TcpListener> {
+        let Self { name, events } = self;
+        let listened = TcpListener::bind(addr).await;
+        if let Err(error) = &listened {
+            let (node, addr) = (events.node_name(), addr.to_string());
+            let occurrence = Occurrence::no_server(node, name, &addr, &error.to_string());
+            events.tell(occurrence);
+            // It would be lost with the end of everything.
+            tokio::time::sleep(LAST_WORDS).await;
+        }
+        listened.map_err(|error| std::io::Error::new(error.kind(), CannotListen { addr, error }))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("listen on {addr}")]
+struct CannotListen {
+    addr: SocketAddr,
+    #[source]
+    error: std::io::Error,
 }
 
 async fn listen(addr: SocketAddr) -> TcpListener {

@@ -8,12 +8,16 @@ use super::*;
 use crate::config::ServiceProxy;
 use crate::metrics::Metrics;
 
+const V4: &str = "IPv4";
+const V6: &str = "IPv6";
+const TIMEOUT: Duration = Duration::from_mins(1);
+
 fn codes(health: &Health, now: Instant) -> (bool, bool) {
     (health.healthz(now).0, health.livez(now).0)
 }
 
 fn eligible() -> (Health, Instant) {
-    let health = Health::new();
+    let health = Health::new(TIMEOUT);
     health.set_node_eligible(true);
     (health, Instant::now())
 }
@@ -22,29 +26,70 @@ fn eligible() -> (Health, Instant) {
 fn nothing_to_write_is_healthy_for_ever() {
     let (health, start) = eligible();
     assert_eq!(codes(&health, start + TIMEOUT * 100), (true, true));
-    health.updated(SERVICES_V4);
+    health.updated(V4);
     assert_eq!(codes(&health, start + TIMEOUT * 100), (true, true));
+    // For who reads the body, too: it is as good as just written.
+    for report in [health.healthz(start).1, health.livez(start).1] {
+        assert_eq!(report.last_updated, report.current_time);
+    }
+}
+
+#[test]
+fn the_family_that_fails_is_named() {
+    let (health, start) = eligible();
+    for family in [V4, V6] {
+        health.queued(family, start);
+    }
+    health.updated(V4);
+    assert_eq!(codes(&health, start + TIMEOUT / 2), (true, true));
+    assert!(health.services_healthy(start + TIMEOUT / 2));
+    assert_eq!(codes(&health, start + TIMEOUT), (false, false));
+    assert!(!health.services_healthy(start + TIMEOUT));
+    for report in [
+        health.healthz(start + TIMEOUT).1,
+        health.livez(start + TIMEOUT).1,
+    ] {
+        let body = serde_json::to_value(report).unwrap();
+        assert_eq!(body["healthy"], false);
+        assert_eq!(body["status"]["IPv4"]["healthy"], true);
+        assert_eq!(body["status"]["IPv6"]["healthy"], false);
+        // The newest of both.
+        assert_eq!(body["lastUpdated"], body["status"]["IPv4"]["lastUpdated"]);
+    }
 }
 
 #[test]
 fn the_oldest_waiting_change_decides() {
     let (health, start) = eligible();
-    health.queued(SERVICES_V4, start);
-    health.queued(SERVICES_V4, start + TIMEOUT / 2);
+    health.queued(V4, start);
+    health.queued(V4, start + TIMEOUT / 2);
     assert_eq!(codes(&health, start + TIMEOUT / 2), (true, true));
     assert_eq!(codes(&health, start + TIMEOUT), (false, false));
-    health.updated(SERVICES_V4);
+    health.updated(V4);
     assert_eq!(codes(&health, start + TIMEOUT), (true, true));
 }
 
 #[test]
 fn every_part_must_be_healthy() {
     let (health, start) = eligible();
-    health.queued(SERVICES_V4, start);
+    health.queued(V4, start);
     health.queued(POD_NETWORK, start);
-    health.updated(SERVICES_V4);
+    health.updated(V4);
     assert_eq!(codes(&health, start + TIMEOUT), (false, false));
     health.updated(POD_NETWORK);
+    assert_eq!(codes(&health, start + TIMEOUT), (true, true));
+}
+
+#[test]
+fn a_conf_that_cannot_be_written_is_unhealthy_and_no_reason_for_a_restart() {
+    let (health, start) = eligible();
+    health.queued(CNI_CONF, start);
+    health.updated(POD_NETWORK);
+    assert_eq!(codes(&health, start + TIMEOUT / 2), (true, true));
+    assert_eq!(codes(&health, start + TIMEOUT), (false, true));
+    let body = serde_json::to_value(health.healthz(start + TIMEOUT).1).unwrap();
+    assert_eq!(body["status"][CNI_CONF]["healthy"], false);
+    health.updated(CNI_CONF);
     assert_eq!(codes(&health, start + TIMEOUT), (true, true));
 }
 
@@ -70,8 +115,31 @@ async fn get(addr: std::net::SocketAddr, path: &str) -> (String, String) {
 }
 
 #[tokio::test]
+async fn the_mode_is_told_as_plain_text() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut router = axum::Router::new();
+    let modes = [ServiceProxy::Ebpf, ServiceProxy::Iptables];
+    for mode in modes {
+        let metrics = crate::metrics::router(Registry::default(), mode);
+        router = router.nest(&format!("/{}", mode.as_str()), metrics);
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, router).await });
+    for mode in ["ebpf", "iptables"] {
+        let (head, body) = get(addr, &format!("/{mode}/proxyMode")).await;
+        assert_eq!(body, mode);
+        assert!(
+            head.contains("content-type: text/plain; charset=utf-8"),
+            "{head}"
+        );
+        assert!(head.contains("x-content-type-options: nosniff"), "{head}");
+    }
+}
+
+#[tokio::test]
 async fn over_http() {
-    let health = Arc::new(Health::new());
+    let health = Arc::new(Health::new(TIMEOUT));
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry, ServiceProxy::Ebpf);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +149,7 @@ async fn over_http() {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { axum::serve(listener, router).await });
 
-    health.updated(SERVICES_V4);
+    health.updated(V4);
     let (head, body) = get(addr, "/healthz").await;
     assert!(head.starts_with("http/1.1 503"), "{head}");
     assert!(head.contains("content-type: application/json"), "{head}");
@@ -99,7 +167,6 @@ async fn over_http() {
     assert_eq!(body["lastUpdated"], body["currentTime"]);
 
     assert!(get(addr, "/").await.0.starts_with("http/1.1 404"));
-    assert_eq!(get(addr, "/m/proxyMode").await.1, "ebpf");
     let (head, body) = get(addr, "/m/metrics").await;
     assert!(head.contains("application/openmetrics-text"), "{head}");
     assert!(

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::*;
-use crate::health::SERVICES_V4;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -21,9 +20,14 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
-        let health = Arc::new(Health::new());
+        let health = Arc::new(Health::new(Duration::from_mins(1)));
         let stop = CancellationToken::new();
-        let checks = HealthChecks::new(receiver, health.clone(), stop.clone());
+        let checks = HealthChecks::new(
+            receiver,
+            health.clone(),
+            Events::nowhere("n1"),
+            stop.clone(),
+        );
         let task = tokio::spawn(checks.run());
         Self {
             wanted,
@@ -143,14 +147,16 @@ async fn without_endpoints_or_without_health_it_says_503() {
     let long_ago = tokio::time::Instant::now()
         .checked_sub(Duration::from_mins(2))
         .unwrap();
-    bench.health.queued(SERVICES_V4, long_ago);
+    bench
+        .health
+        .queued(crate::health::services(Family::V4), long_ago);
     let ill = |answer: &str| {
         answer.starts_with("HTTP/1.1 503 ")
             && answer.contains("\"serviceProxyHealthy\":false")
             && answer.contains("endpoint-weight: 3")
     };
     eventually("127.0.0.1", port, ill).await;
-    bench.health.updated(SERVICES_V4);
+    bench.health.updated(crate::health::services(Family::V4));
     eventually("127.0.0.1", port, ok).await;
     bench.end().await;
 }
@@ -176,6 +182,37 @@ async fn ports_come_move_and_go_with_their_services() {
     bench.end().await;
     let answer = ask("127.0.0.1", first, "GET / HTTP/1.1").await;
     assert!(closed(&answer.unwrap_err().to_string()));
+}
+
+/// The head of the answer on a connection that stays open; nothing if it does not.
+fn ask_again(stream: &mut TcpStream) -> String {
+    let mut room = [0; 4096];
+    let asked = write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let length = asked.and_then(|()| stream.read(&mut room)).unwrap_or(0);
+    String::from_utf8_lossy(&room[..length]).into_owned()
+}
+
+#[tokio::test]
+async fn t7_an_open_connection_is_not_told_that_a_deleted_service_is_well() {
+    let bench = Bench::new();
+    let port = port();
+    let want = |checks: &[_]| bench.wanted.send_replace(Wanted::of(&desired(checks)));
+    want(&[("web", Family::V4, port, 1)]);
+    eventually("127.0.0.1", port, ok).await;
+    let opened = spawn_blocking(move || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let answer = ask_again(&mut stream);
+        (stream, answer)
+    });
+    let (mut stream, answer) = opened.await.unwrap();
+    assert!(ok(&answer), "{answer}");
+    want(&[]);
+    eventually("127.0.0.1", port, closed).await;
+    let answer = spawn_blocking(move || ask_again(&mut stream));
+    let answer = answer.await.unwrap();
+    assert!(!ok(&answer), "{answer}");
+    bench.end().await;
 }
 
 #[tokio::test]
@@ -210,17 +247,25 @@ async fn only_addresses_of_node_ports_are_listened_on() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_had_when_it_is_free() {
+async fn a_taken_port_is_told_and_had_when_it_is_free() {
     let taken = StdListener::bind("0.0.0.0:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let (sender, receiver) = watch::channel(Wanted::default());
-    let health = Arc::new(Health::new());
-    let mut checks = HealthChecks::new(receiver, health, CancellationToken::new());
+    let health = Arc::new(Health::new(Duration::from_mins(1)));
+    let (events, mut told) = Events::queued("n1");
+    let mut checks = HealthChecks::new(receiver, health, events, CancellationToken::new());
     let desired = desired(&[("web", Family::V4, port, 1)]);
     sender.send_replace(Wanted::of(&desired));
     let wanted = sender.borrow().clone();
     checks.follow(&wanted).await;
     assert_eq!((checks.open.len(), checks.failed.len()), (0, 1));
+    // Once per trouble, not per attempt.
+    checks.follow(&wanted).await;
+    let service = ObjectKey::new("default", "web");
+    let error = "Address already in use (os error 98)";
+    let expect = Occurrence::no_health_check(&service, "n1", port, error);
+    assert_eq!(told.try_recv().unwrap(), expect);
+    assert!(told.try_recv().is_err(), "told twice");
     drop(taken);
     checks.follow(&wanted).await;
     assert_eq!((checks.open.len(), checks.failed.len()), (1, 0));

@@ -26,7 +26,7 @@ fn feed() -> Arc<Feed> {
 }
 
 fn intake() -> (Intake, Arc<Health>, watch::Receiver<Nodes>) {
-    let health = Arc::new(Health::new());
+    let health = Arc::new(Health::new(std::time::Duration::from_mins(1)));
     let intake = Intake::new("a".to_owned(), health.clone(), feed());
     let nodes = intake.nodes();
     (intake, health, nodes)
@@ -44,6 +44,10 @@ fn reads_the_fields_that_matter() {
     let mut old = node("a", "10.244.0.0/24");
     old.spec.as_mut().unwrap().pod_cidrs = None;
     assert_eq!(read(&old).pod_cidrs, ["10.244.0.0/24"]);
+    assert_eq!(got.created, None);
+    old.metadata.creation_timestamp =
+        Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    assert_eq!(read(&old).created, Some(1_767_225_600));
     let empty = read(&Node::default());
     assert_eq!((empty.internal_ips.len(), empty.pod_cidrs.len()), (0, 0));
 }
@@ -130,7 +134,11 @@ fn the_own_nodes_zone_addresses_and_ranges_are_read() {
 #[test]
 fn only_the_own_node_and_only_a_change_reaches_services() {
     let feed = feed();
-    let mut intake = Intake::new("a".to_owned(), Arc::new(Health::new()), feed.clone());
+    let mut intake = Intake::new(
+        "a".to_owned(),
+        Arc::new(Health::new(std::time::Duration::from_mins(1))),
+        feed.clone(),
+    );
     let generation = || feed.progress().borrow().generation;
     intake.take(Event::Apply(node("b", "10.244.1.0/24")));
     assert_eq!((feed.node(), generation()), (None, 0));

@@ -12,8 +12,12 @@ pub(super) fn known(own: Option<&OwnNode>, config: &ServicesConfig) -> bool {
 }
 
 /// What is known of the node; of one that has not been seen, its name.
-pub(super) fn of(name: &str, own: Option<OwnNode>, config: &ServicesConfig) -> Node {
-    let own = own.unwrap_or_default();
+pub(crate) fn of(name: &str, own: Option<OwnNode>, config: &ServicesConfig) -> Node {
+    let mut own = own.unwrap_or_default();
+    if let Some(address) = config.node_address {
+        own.addresses.retain(|a| a.is_ipv4() != address.is_ipv4());
+        own.addresses.insert(0, address);
+    }
     let detect = match &config.detect {
         DetectLocal::ClusterCidrs(cidrs) => Detect::Networks(cidrs.clone()),
         DetectLocal::NodeCidrs => Detect::Networks(own.pod_cidrs),

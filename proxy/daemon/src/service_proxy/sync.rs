@@ -3,69 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
-use seaway_proxy_core::desired::DesiredState;
-use seaway_proxy_core::{compile, sync_once};
+use seaway_proxy_core::desired::{DesiredState, Family};
+use seaway_proxy_core::{fingerprint, sync_once};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::node;
-use super::skips::Skips;
+use super::rounds::Rounds;
+pub(crate) use super::rounds::Timing;
 use super::{Feed, Progress};
 use crate::chain::Chain;
 use crate::config::ServicesConfig;
-use crate::health::{Health, SERVICES_V4};
+use crate::explain::{self, Desk, Facts, GoodRound, Question};
+use crate::health::{self, Health};
 use crate::health_checks::Wanted;
-use crate::metrics::Metrics;
-
-/// When rounds happen. Pauses are counted from the end of a round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
-    /// The shortest pause; changes that come meanwhile share the next round.
-    pub(crate) pause_min: Duration,
-    /// The longest pause after a good round, however long it took.
-    pub(crate) pause_max: Duration,
-    /// How often at most the kernel is read back to look for drift.
-    pub(crate) read_back_min: Duration,
-    /// How often at least.
-    pub(crate) read_back_max: Duration,
-    /// The first pause after a failed round; it doubles from failure to failure.
-    pub(crate) retry_min: Duration,
-    /// The longest pause after a failed round: kube-proxy's syncPeriod.
-    pub(crate) retry_max: Duration,
-    /// How long the first round waits for this node's own object when all else is
-    /// known: as long as kube-proxy.
-    pub(crate) node_patience: Duration,
-}
-
-impl Timing {
-    /// A change after a quiet time goes to the kernel at once. In a storm the
-    /// loop works at most half of the time, and looks for drift 1 % of it.
-    pub(crate) const DEFAULT: Self = Self {
-        pause_min: Duration::from_millis(50),
-        pause_max: Duration::from_secs(1),
-        read_back_min: Duration::from_secs(30),
-        read_back_max: Duration::from_hours(1),
-        retry_min: Duration::from_millis(500),
-        retry_max: Duration::from_secs(30),
-        node_patience: Duration::from_secs(30),
-    };
-
-    pub(crate) fn backoff(self) -> ExponentialBackoff {
-        ExponentialBuilder::new()
-            .with_min_delay(self.retry_min)
-            .with_max_delay(self.retry_max)
-            .with_jitter()
-            .without_max_times()
-            .build()
-    }
-}
-
-/// How many failures in a row may ask to be retried at once before that is not believed.
-const HASTE: u32 = 3;
+use crate::metrics::{Metrics, Round};
 
 /// Everything that the loop needs besides the backend.
 #[derive(Debug)]
@@ -80,7 +35,19 @@ pub(crate) struct SyncLoop {
     pub(crate) synced: watch::Sender<bool>,
     /// What load balancers may be told, once the kernel serves it.
     pub(crate) health_checks: watch::Sender<Wanted>,
+    /// Where people ask.
+    pub(crate) desk: Desk,
     pub(crate) stop: CancellationToken,
+}
+
+/// Why a wait is over.
+#[derive(Debug)]
+enum Wake {
+    Stop,
+    Round,
+    Asked(Question),
+    /// Somebody else may have changed what is ours.
+    Disturbed,
 }
 
 impl SyncLoop {
@@ -93,20 +60,68 @@ impl SyncLoop {
         if stop.run_until_cancelled(gate).await.is_none() {
             return;
         }
-        let mut rounds = Rounds::new(self.timing);
+        let mut rounds = Rounds::new(self.timing, &self.node_name);
+        let mut asked = None;
         loop {
             // Seen before the model is read: what comes later starts another round.
             let generation = progress.borrow_and_update().generation;
-            self.health.queued(SERVICES_V4, Instant::now());
+            for &family in backend.families() {
+                self.health.queued(health::services(family), Instant::now());
+            }
             rounds.begun(generation);
             match self.round(&mut backend, &mut rounds).await {
                 Ok(()) => rounds.succeeded(),
                 Err(retry) => rounds.failed(retry),
             }
-            if !self.wait(&mut progress, &rounds).await {
-                return;
+            loop {
+                if let Some(question) = asked.take() {
+                    self.answer(question, &mut backend, &rounds).await;
+                }
+                match self.wait(&mut progress, &rounds, &mut backend).await {
+                    Wake::Stop => return,
+                    Wake::Round => break,
+                    Wake::Disturbed => {
+                        rounds.disturbed();
+                        continue;
+                    }
+                    Wake::Asked(question) => asked = Some(question),
+                }
+                // What is known must be in the kernel before anybody compares.
+                let pending = progress.borrow().generation != rounds.generation;
+                if pending && rounds.failures == 0 {
+                    break;
+                }
             }
         }
+    }
+
+    /// Says what an address is; nothing changes meanwhile.
+    async fn answer<B: Backend>(
+        &self,
+        question: Question,
+        backend: &mut B,
+        rounds: &Rounds<B::Rendered>,
+    ) {
+        let (target, from) = (question.target, question.from);
+        let desired = rounds.compiler.desired();
+        let own = self.feed.node();
+        let report = explain::inspect(backend, desired, target)
+            .await
+            .map(|kernel| {
+                let model = self.feed.model();
+                let mut skipped = rounds.compiler.skipped(&model);
+                skipped.extend(backend.unsupported(desired));
+                let facts = Facts {
+                    model: &model,
+                    node: &node::of(&self.node_name, own.clone(), &self.config),
+                    desired,
+                    skipped: &skipped,
+                    own_pods: &own.unwrap_or_default().pod_cidrs,
+                    all_pods: &self.desk.all_pods,
+                };
+                explain::report(&facts, kernel, target, from, true)
+            });
+        question.answer(report);
     }
 
     /// Until everything is there that the first round should know.
@@ -131,32 +146,63 @@ impl SyncLoop {
         let started = Instant::now();
         let services = self.metrics.service_changes.pending();
         let endpoints = self.metrics.endpoint_changes.pending();
-        let desired = self.compile(backend, &mut rounds.skips);
-        let have = if rounds.read_back_due(started) {
-            None
+        let mut triggers = Some(self.feed.triggers());
+        self.compile(backend, rounds);
+        // Not kept beside what is read, which is as large.
+        let (have, believed) = if rounds.read_back_due(started) {
+            (None, rounds.have.take().as_ref().map(fingerprint))
         } else {
-            rounds.have.take()
+            (rounds.have.take(), None)
         };
         let full = have.is_none();
-        let result = sync_once(backend, have, &desired).await;
+        let desired = rounds.compiler.desired();
+        let result = sync_once(backend, have, desired).await;
         let elapsed = started.elapsed();
-        self.metrics.sync_ended(elapsed, result.is_ok());
+        self.ended(full, elapsed, backend.families(), result.as_ref().err());
         let report = result.map_err(|error| {
-            rounds.have = None;
+            self.feed.not_programmed(triggers.take());
+            // What is known of the kernel has been taken above, so the next round reads it back.
             log_failure(backend.name(), &error, rounds.failures);
+            self.desk.failed(backend, &error);
             error.retry()
         })?;
         self.metrics.service_changes.applied(services);
         self.metrics.endpoint_changes.applied(endpoints);
-        self.health.updated(SERVICES_V4);
-        self.tell_load_balancers(&desired);
-        rounds.have = Some(report.rendered);
-        rounds.took(full, elapsed);
+        for (family, trigger) in triggers.take().unwrap_or_default() {
+            self.metrics.programmed(family, trigger);
+        }
+        self.metrics.rules(&report.counts);
+        self.metrics.settled(&report.settled);
+        self.metrics.synced(desired, backend.families());
+        self.tell_load_balancers(desired);
+        let drift = match believed {
+            Some(_) => report.found != believed,
+            // After a failure, which may be what somebody else's change has led to.
+            None => full && rounds.is_disturbed() && report.changed,
+        };
+        let repaired = drift && report.changed;
+        let looked = full && rounds.is_disturbed();
+        self.metrics.drift.looked(looked, repaired);
+        let round = GoodRound {
+            desired,
+            skipped: rounds.skipped,
+            repaired,
+        };
+        self.desk.succeeded(backend, &round);
+        let watched = backend.is_watched();
         let (backend, services) = (backend.name(), desired.service_ports());
+        rounds.have = Some(report.rendered);
+        rounds.took(full.then_some(drift), elapsed, watched);
         if !self.synced.send_replace(true) {
             info!(backend, services, ?elapsed, "Programmed all Services");
-        } else if full && report.changed && rounds.nothing_new {
-            warn!(backend, ?elapsed, "Repaired what somebody else had changed");
+        } else if repaired {
+            let rules: usize = report.counts.iter().map(|count| count.written).sum();
+            warn!(
+                backend,
+                rules,
+                ?elapsed,
+                "Repaired what somebody else had changed"
+            );
         } else {
             debug!(
                 backend,
@@ -170,6 +216,24 @@ impl SyncLoop {
         Ok(())
     }
 
+    /// A family in which all went well is as fresh as if all had.
+    fn ended(&self, full: bool, took: Duration, families: &[Family], error: Option<&BackendError>) {
+        let failed: Vec<Family> = match error.map(BackendError::family) {
+            None => Vec::new(),
+            Some(Some(only)) => vec![only],
+            Some(None) => families.to_vec(),
+        };
+        for &family in families.iter().filter(|family| !failed.contains(family)) {
+            self.health.updated(health::services(family));
+        }
+        self.metrics.sync_ended(&Round {
+            full,
+            took,
+            families,
+            failed: &failed,
+        });
+    }
+
     fn tell_load_balancers(&self, desired: &DesiredState) {
         let wanted = Wanted::of(desired);
         self.health_checks.send_if_modified(|known| {
@@ -179,20 +243,29 @@ impl SyncLoop {
         });
     }
 
-    fn compile<B: Backend>(&self, backend: &B, skips: &mut Skips) -> DesiredState {
+    /// Brings the desired state up to what is known now.
+    fn compile<B: Backend>(&self, backend: &B, rounds: &mut Rounds<B::Rendered>) {
         let node = node::of(&self.node_name, self.feed.node(), &self.config);
-        let mut compiled = compile(&self.feed.model(), &node);
-        let unsupported = backend.unsupported(&compiled.desired);
-        compiled.skipped.extend(unsupported);
-        let skipped = skips.report(compiled.skipped);
+        let mut skipped = {
+            let mut model = self.feed.model();
+            rounds.compiler.update(&mut model, &node);
+            rounds.compiler.skipped(&model)
+        };
+        skipped.extend(backend.unsupported(rounds.compiler.desired()));
+        let skipped = rounds.skips.report(skipped);
+        rounds.skipped = skipped;
         self.metrics
             .skipped
             .set(i64::try_from(skipped).unwrap_or(i64::MAX));
-        compiled.desired
     }
 
-    /// Until the next round is due; false when there shall be none.
-    async fn wait<R>(&self, progress: &mut watch::Receiver<Progress>, rounds: &Rounds<R>) -> bool {
+    /// Until the next round is due, or somebody asks.
+    async fn wait<B: Backend>(
+        &self,
+        progress: &mut watch::Receiver<Progress>,
+        rounds: &Rounds<B::Rendered>,
+        backend: &mut B,
+    ) -> Wake {
         let changed = async {
             // No change goes to the kernel before the pause is over.
             sleep_until(rounds.not_before).await;
@@ -203,9 +276,11 @@ impl SyncLoop {
         };
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => false,
-            _ = changed => true,
-            () = sleep_until(rounds.at_latest) => true,
+            () = self.stop.cancelled() => Wake::Stop,
+            _ = changed => Wake::Round,
+            () = sleep_until(rounds.at_latest) => Wake::Round,
+            () = backend.disturbed(), if !rounds.is_disturbed() => Wake::Disturbed,
+            question = self.desk.asked() => Wake::Asked(question),
         }
     }
 }
@@ -217,83 +292,5 @@ fn log_failure(backend: &'static str, failure: &BackendError, failures: u32) {
         error!(backend, %error, "Cannot program Services, an operator must act");
     } else {
         warn!(backend, %error, failures, "Cannot program Services, trying again");
-    }
-}
-
-/// What one round leaves for the next.
-struct Rounds<R> {
-    timing: Timing,
-    backoff: ExponentialBackoff,
-    skips: Skips,
-    /// What the kernel holds, as long as that is known.
-    have: Option<R>,
-    /// The last generation that a round has covered.
-    generation: u64,
-    /// Whether a good round has covered all that is known, so that a
-    /// difference is somebody else's doing.
-    nothing_new: bool,
-    failures: u32,
-    last: Duration,
-    read_back_at: Instant,
-    not_before: Instant,
-    at_latest: Instant,
-}
-
-impl<R> Rounds<R> {
-    fn new(timing: Timing) -> Self {
-        let now = Instant::now();
-        Self {
-            timing,
-            backoff: timing.backoff(),
-            skips: Skips::default(),
-            have: None,
-            generation: u64::MAX,
-            nothing_new: false,
-            failures: 0,
-            last: Duration::ZERO,
-            read_back_at: now,
-            not_before: now,
-            at_latest: now,
-        }
-    }
-
-    fn read_back_due(&self, now: Instant) -> bool {
-        now >= self.read_back_at
-    }
-
-    fn begun(&mut self, generation: u64) {
-        self.nothing_new = self.failures == 0 && self.generation == generation;
-        self.generation = generation;
-    }
-
-    fn took(&mut self, full: bool, elapsed: Duration) {
-        self.last = elapsed;
-        if full {
-            let pause = (elapsed * 100).clamp(self.timing.read_back_min, self.timing.read_back_max);
-            self.read_back_at = Instant::now() + pause;
-        }
-    }
-
-    fn succeeded(&mut self) {
-        self.failures = 0;
-        self.backoff = self.timing.backoff();
-        let pause = self
-            .last
-            .clamp(self.timing.pause_min, self.timing.pause_max);
-        self.not_before = Instant::now() + pause;
-        self.at_latest = self.read_back_at.max(self.not_before);
-    }
-
-    fn failed(&mut self, retry: Retry) {
-        self.failures += 1;
-        let pause = match retry {
-            Retry::Now if self.failures <= HASTE => self.timing.pause_min,
-            Retry::Never => self.timing.retry_max,
-            _ => self.backoff.next().unwrap_or(self.timing.retry_max),
-        };
-        let now = Instant::now();
-        // A change may be what helps, so it is not made to wait as long.
-        self.not_before = now + self.timing.pause_max.min(pause);
-        self.at_latest = now + pause;
     }
 }

@@ -1,0 +1,48 @@
+//! Words into values, for flags and for kube-proxy's file alike.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
+
+pub(crate) use super::services::{interface, node_port_address};
+pub(crate) use super::{cluster_cidr, node_name};
+
+/// What probes of the pod network are marked with: these bits mean something already.
+const PROBES: u32 = 0x53;
+
+/// As Go writes it, such as 1h30m; not negative.
+pub(crate) fn duration(value: &str) -> Result<Duration, String> {
+    // Go knows zero without a unit.
+    if value == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let parsed = value.parse::<SignedDuration>().ok();
+    // Spaces, signs and words are jiff's own.
+    let go = |c: char| c.is_ascii_digit() || ".hmsnuµ".contains(c);
+    let go = value.chars().all(go);
+    let parsed = parsed
+        .filter(|_| go)
+        .and_then(|d| Duration::try_from(d).ok());
+    parsed.ok_or_else(|| "expected a time that is not negative, such as 1h30m or 10s".to_owned())
+}
+
+/// One of the 32, and none that has a meaning.
+pub(crate) fn masquerade_bit(value: &str) -> Result<u8, String> {
+    let bit: Option<u8> = value.parse().ok().filter(|bit| *bit < 32);
+    let bit = bit.ok_or("expected a number from 0 to 31")?;
+    if PROBES & (1 << bit) != 0 {
+        return Err("probes of the pod network carry this bit".to_owned());
+    }
+    Ok(bit)
+}
+
+/// What the kernel takes as `oom_score_adj`.
+pub(crate) const OOM_SCORE_ADJ: std::ops::RangeInclusive<i16> = -1000..=1000;
+
+/// A value of `oom_score_adj`.
+pub(crate) fn oom_score_adj(value: &str) -> Result<i16, String> {
+    let parsed = value.parse().ok();
+    parsed
+        .filter(|value| OOM_SCORE_ADJ.contains(value))
+        .ok_or_else(|| "expected -1000 to 1000".to_owned())
+}

@@ -1,0 +1,353 @@
+//! kube-proxy's own configuration file, for nodes that have one already.
+//!
+//! A pure conversion: text in, values of flags out, and what is accepted without effect. What
+//! has an effect in kube-proxy and none here is told; what says nothing (null, zero, an empty
+//! word), as in the files that kubeadm writes, is not. Flags and environment are laid over it
+//! elsewhere.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use ipnetwork::IpNetwork;
+use serde_json::Value;
+
+use crate::args::{DetectLocalMode, NodePortAddress, parse};
+use crate::config::ServiceProxy;
+
+mod format;
+#[cfg(test)]
+mod tests;
+
+use format::{Conntrack, Document, Rules};
+
+const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
+const KIND: &str = "KubeProxyConfiguration";
+/// kube-proxy's ports, for addresses without one.
+const HEALTHZ_PORT: u16 = 10_256;
+const METRICS_PORT: u16 = 10_249;
+
+/// What a file says; each value is nothing where the file is silent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConfigFile {
+    pub(crate) service_proxy: Option<ServiceProxy>,
+    pub(crate) node_name: Option<String>,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) cluster_cidr: Option<Vec<IpNetwork>>,
+    pub(crate) bind_address: Option<IpAddr>,
+    pub(crate) healthz_bind_address: Option<SocketAddr>,
+    pub(crate) metrics_bind_address: Option<SocketAddr>,
+    pub(crate) detect_local_mode: Option<DetectLocalMode>,
+    pub(crate) pod_bridge_interface: Option<String>,
+    pub(crate) pod_interface_name_prefix: Option<String>,
+    pub(crate) nodeport_addresses: Option<Vec<NodePortAddress>>,
+    pub(crate) localhost_nodeports: Option<bool>,
+    pub(crate) masquerade_all: Option<bool>,
+    pub(crate) masquerade_bit: Option<u8>,
+    pub(crate) sync_period: Option<Duration>,
+    pub(crate) min_sync_period: Option<Duration>,
+    pub(crate) max_per_core: Option<u32>,
+    pub(crate) min: Option<u32>,
+    pub(crate) tcp_established_timeout: Option<Duration>,
+    pub(crate) tcp_close_wait_timeout: Option<Duration>,
+    pub(crate) tcp_be_liberal: Option<bool>,
+    pub(crate) udp_timeout: Option<Duration>,
+    pub(crate) udp_stream_timeout: Option<Duration>,
+    pub(crate) bind_address_hard_fail: Option<bool>,
+    pub(crate) oom_score_adj: Option<i16>,
+}
+
+/// A field that does not do what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    pub(crate) field: String,
+    pub(crate) value: String,
+    pub(crate) why: &'static str,
+}
+
+/// A file that cannot be meant.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {field}: {value}: {problem}")]
+pub(crate) struct BadFile {
+    file: String,
+    field: String,
+    value: String,
+    problem: String,
+}
+
+/// Reads the text of `file`, in YAML or JSON.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub(crate) fn read(file: &Path, text: &str) -> Result<(ConfigFile, Vec<Ignored>), BadFile> {
+    let reader = Reader { file };
+    let value = reader.yaml(text)?;
+    for (field, expect) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        let got = value.get(field).unwrap_or(&Value::Null);
+        if got != expect {
+            return Err(reader.bad(field, got, format!("expected {expect}")));
+        }
+    }
+    let document = reader.document(&value)?;
+    let config = reader.config(document)?;
+    let mut ignored = format::without_effect(&value);
+    ignored.extend(mode_taken(&value));
+    Ok((config, ignored))
+}
+
+/// The other modes' promises are kept by rules of iptables.
+fn mode_taken(document: &Value) -> Option<Ignored> {
+    let value = document.get("mode")?.as_str()?;
+    matches!(value, "nftables" | "ipvs").then(|| Ignored {
+        field: "mode".to_owned(),
+        value: value.to_owned(),
+        why: "Services are served by iptables",
+    })
+}
+
+/// Words of the problem are all that is needed of most errors.
+type Parsed<T> = Result<T, String>;
+
+struct Reader<'a> {
+    file: &'a Path,
+}
+
+impl Reader<'_> {
+    fn bad(&self, field: &str, value: &dyn ToString, problem: impl Into<String>) -> BadFile {
+        BadFile {
+            file: self.file.display().to_string(),
+            field: field.to_owned(),
+            value: value.to_string(),
+            problem: problem.into(),
+        }
+    }
+
+    fn yaml(&self, text: &str) -> Result<Value, BadFile> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let problem = error.to_string().replace('\n', " ");
+            self.bad("document", &"not YAML", problem)
+        })
+    }
+
+    /// A wrong type and an unknown field both name their path.
+    fn document(&self, value: &Value) -> Result<Document, BadFile> {
+        let at = |path: &str| {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            value.pointer(&pointer).unwrap_or(&Value::Null)
+        };
+        let mut track = serde_path_to_error::Track::new();
+        let deserializer = serde_path_to_error::Deserializer::new(value, &mut track);
+        let mut unknown = None;
+        let read = serde_ignored::deserialize(deserializer, |path| {
+            // An optional section is a step of its own there, shown as a question mark.
+            unknown.get_or_insert_with(|| path.to_string().replace("?.", ""));
+        });
+        if let Some(field) = unknown {
+            return Err(self.bad(&field, at(&field), "unknown field"));
+        }
+        read.map_err(|error: serde_json::Error| {
+            let field = track.path().to_string();
+            self.bad(&field, at(&field), error.to_string())
+        })
+    }
+
+    fn config(&self, document: Document) -> Result<ConfigFile, BadFile> {
+        let Document {
+            client_connection,
+            detect_local,
+            iptables,
+            ipvs,
+            nftables,
+            ..
+        } = document;
+        let mode = document.mode.as_deref().unwrap_or_default();
+        // One section is read, that of the mode, but for what ipvs takes from iptables.
+        let (section, timing, rules) = match mode {
+            "nftables" => ("nftables", nftables.clone(), nftables),
+            "ipvs" => ("ipvs", ipvs, iptables.clone()),
+            _ => ("iptables", iptables.clone(), iptables.clone()),
+        };
+        let nodeport_addresses = self.node_ports(document.node_port_addresses, mode)?;
+        let config = ConfigFile {
+            service_proxy: self.parsed("mode", document.mode.as_ref(), service_proxy)?,
+            node_name: self.parsed(
+                "hostnameOverride",
+                document.hostname_override.as_ref(),
+                |n| parse::node_name(&n.trim().to_lowercase()),
+            )?,
+            kubeconfig: client_connection
+                .kubeconfig
+                .filter(|k| !k.is_empty())
+                .map(Into::into),
+            cluster_cidr: self.parsed("clusterCIDR", document.cluster_cidr.as_ref(), cidrs)?,
+            bind_address: self.parsed("bindAddress", document.bind_address.as_ref(), address)?,
+            healthz_bind_address: self.parsed(
+                "healthzBindAddress",
+                document.healthz_bind_address.as_ref(),
+                |value| listen(value, HEALTHZ_PORT),
+            )?,
+            metrics_bind_address: self.parsed(
+                "metricsBindAddress",
+                document.metrics_bind_address.as_ref(),
+                |value| listen(value, METRICS_PORT),
+            )?,
+            detect_local_mode: self.parsed(
+                "detectLocalMode",
+                document.detect_local_mode.as_ref(),
+                |mode| DetectLocalMode::from_str(mode, false),
+            )?,
+            pod_bridge_interface: self.parsed(
+                "detectLocal.bridgeInterface",
+                detect_local.bridge_interface.as_ref(),
+                parse::interface,
+            )?,
+            pod_interface_name_prefix: self.parsed(
+                "detectLocal.interfaceNamePrefix",
+                detect_local.interface_name_prefix.as_ref(),
+                parse::interface,
+            )?,
+            nodeport_addresses,
+            localhost_nodeports: iptables.localhost_node_ports,
+            bind_address_hard_fail: document.bind_address_hard_fail,
+            oom_score_adj: self.oom_score_adj(document.oom_score_adj)?,
+            masquerade_all: rules.masquerade_all,
+            ..ConfigFile::default()
+        };
+        let config = self.with_timing(config, section, &timing, &rules)?;
+        self.with_conntrack(config, &document.conntrack)
+    }
+
+    fn with_timing(
+        &self,
+        config: ConfigFile,
+        section: &str,
+        timing: &Rules,
+        rules: &Rules,
+    ) -> Result<ConfigFile, BadFile> {
+        let name = |field: &str| format!("{section}.{field}");
+        // Zero means what kube-proxy would do without the field.
+        let period = |field: &str, value: &Option<String>| {
+            let parsed = self.parsed(&name(field), value.as_ref(), parse::duration);
+            Ok(parsed?.filter(|period| !period.is_zero()))
+        };
+        let sync_period = period("syncPeriod", &timing.sync_period)?;
+        let min_sync_period = period("minSyncPeriod", &timing.min_sync_period)?;
+        if let (Some(all), Some(min)) = (sync_period, min_sync_period)
+            && min > all
+        {
+            let value = format!("{min:?}");
+            return Err(self.bad(&name("minSyncPeriod"), &value, "longer than syncPeriod"));
+        }
+        let bit = rules.masquerade_bit.map(|bit| {
+            let checked = parse::masquerade_bit(&bit.to_string());
+            checked.map_err(|problem| self.bad(&name("masqueradeBit"), &bit, problem))
+        });
+        Ok(ConfigFile {
+            sync_period,
+            min_sync_period,
+            masquerade_bit: bit.transpose()?,
+            ..config
+        })
+    }
+
+    fn with_conntrack(&self, config: ConfigFile, set: &Conntrack) -> Result<ConfigFile, BadFile> {
+        let time = |field: &str, value: &Option<String>| {
+            self.parsed(
+                &format!("conntrack.{field}"),
+                value.as_ref(),
+                parse::duration,
+            )
+        };
+        Ok(ConfigFile {
+            max_per_core: set.max_per_core,
+            min: set.min,
+            tcp_established_timeout: time("tcpEstablishedTimeout", &set.tcp_established_timeout)?,
+            tcp_close_wait_timeout: time("tcpCloseWaitTimeout", &set.tcp_close_wait_timeout)?,
+            tcp_be_liberal: set.tcp_be_liberal,
+            udp_timeout: time("udpTimeout", &set.udp_timeout)?,
+            udp_stream_timeout: time("udpStreamTimeout", &set.udp_stream_timeout)?,
+            ..config
+        })
+    }
+
+    fn oom_score_adj(&self, value: Option<i64>) -> Result<Option<i16>, BadFile> {
+        let Some(value) = value else { return Ok(None) };
+        let fits = i16::try_from(value).ok();
+        let fits = fits.filter(|value| parse::OOM_SCORE_ADJ.contains(value));
+        let problem = "expected -1000 to 1000";
+        fits.map(Some)
+            .ok_or_else(|| self.bad("oomScoreAdj", &value, problem))
+    }
+
+    fn node_ports(
+        &self,
+        values: Option<Vec<String>>,
+        mode: &str,
+    ) -> Result<Option<Vec<NodePortAddress>>, BadFile> {
+        let values = values.filter(|values| !values.is_empty());
+        let Some(values) = values else {
+            // What who has chosen nftables is used to.
+            return Ok((mode == "nftables").then(|| vec![NodePortAddress::Primary]));
+        };
+        let mut addresses = Vec::new();
+        for (index, value) in values.iter().enumerate() {
+            let parsed = parse::node_port_address(value).and_then(|address| {
+                let alone = address != NodePortAddress::Primary || values.len() == 1;
+                alone
+                    .then_some(address)
+                    .ok_or_else(|| "primary cannot be combined with other values".to_owned())
+            });
+            let field = format!("nodePortAddresses[{index}]");
+            addresses.push(parsed.map_err(|problem| self.bad(&field, value, problem))?);
+        }
+        Ok(Some(addresses))
+    }
+
+    /// Nothing if there is no value, or an empty one.
+    fn parsed<T>(
+        &self,
+        field: &str,
+        value: Option<&String>,
+        parse: impl FnOnce(&str) -> Parsed<T>,
+    ) -> Result<Option<T>, BadFile> {
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        let parsed = parse(value);
+        parsed
+            .map(Some)
+            .map_err(|problem| self.bad(field, &format!("{value:?}"), problem))
+    }
+}
+
+fn service_proxy(mode: &str) -> Parsed<ServiceProxy> {
+    match mode {
+        "iptables" | "nftables" | "ipvs" => Ok(ServiceProxy::Iptables),
+        _ => Err("expected iptables, nftables, ipvs or nothing".to_owned()),
+    }
+}
+
+fn cidrs(value: &str) -> Parsed<Vec<IpNetwork>> {
+    value
+        .split(',')
+        .map(|cidr| parse::cluster_cidr(cidr.trim()))
+        .collect()
+}
+
+fn address(value: &str) -> Parsed<IpAddr> {
+    value.parse().map_err(|e: std::net::AddrParseError| {
+        format!("{e}; expected an address, such as 192.0.2.1")
+    })
+}
+
+fn listen(value: &str, port: u16) -> Parsed<SocketAddr> {
+    if let Ok(address) = value.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let parsed: Option<SocketAddr> = value.parse().ok();
+    parsed
+        .filter(|address| address.port() != 0)
+        .ok_or_else(|| format!("expected ADDRESS:PORT, such as 127.0.0.1:{port}"))
+}
