@@ -48,6 +48,21 @@ pub(crate) fn attached(
     Ok(attached)
 }
 
+/// Programs that work on the pinned maps by a pinned link on `cgroup`, whoever loaded them.
+pub(crate) fn working(pins: &Pins, cgroup: &Cgroup) -> Result<BTreeSet<&'static str>, Error> {
+    let maps = pins.config_map_ids()?;
+    let mut working = BTreeSet::new();
+    for name in seaway_ebpf_abi::PROGRAMS {
+        let link = pinned(name, &pins.link(name))?.map(|(_, info)| info);
+        if link.is_some_and(|link| link.cgroup_id == cgroup.id && link.program_id != 0) {
+            working.insert(name);
+        }
+    }
+    // Not each of them looks into both maps, but one that serves does.
+    let any = any_uses(pins, maps)?;
+    Ok(if any { working } else { BTreeSet::new() })
+}
+
 fn program_uses(program: u32, maps: [u32; 2]) -> bool {
     let program = loaded_programs()
         .filter_map(Result::ok)

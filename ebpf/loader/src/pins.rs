@@ -49,7 +49,7 @@ impl Pins {
     }
 
     /// None when the directory is not there, or was removed while we waited.
-    fn lock(dir: &Path) -> Result<Option<Self>, Error> {
+    pub(crate) fn lock(dir: &Path) -> Result<Option<Self>, Error> {
         let file_at = match File::open(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(file("open", dir))?,

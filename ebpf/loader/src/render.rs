@@ -16,7 +16,7 @@ pub(crate) type FrontendAddr = (SocketAddrV4, Protocol);
 /// Content of the maps, and the programs at work on them.
 ///
 /// Set numbers are not part of it: they differ between runs and mean nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rendered {
     /// Programs of this process that are attached.
     pub(crate) links: BTreeSet<&'static str>,
