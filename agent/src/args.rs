@@ -54,6 +54,9 @@ pub struct NodeArgs {
     /// Where the runtime writes containers' logs
     #[arg(long, env = "SEAWAY_POD_LOG_DIR", default_value = "/var/log/pods")]
     pub pod_log_dir: PathBuf,
+    /// Where the runtime's CNI library keeps results; unreadable ones are removed at start
+    #[arg(long, env = "SEAWAY_CNI_CACHE_DIR", default_value = "/var/lib/cni")]
+    pub cni_cache_dir: PathBuf,
     /// The cgroup, below every hierarchy's root, under which pods are put
     #[arg(long, env = "SEAWAY_CGROUP_ROOT", default_value = "/")]
     pub cgroup_root: String,

@@ -20,6 +20,8 @@ pub struct NodeConfig {
     pub root_dir: PathBuf,
     /// Containers' logs: `NAMESPACE_NAME_UID/CONTAINER/N.log` below it.
     pub pod_log_dir: PathBuf,
+    /// The runtime's CNI library keeps `results/` in it.
+    pub cni_cache_dir: PathBuf,
     /// Parent of all pods' cgroups, from every hierarchy's root: `/`, `/node-a`.
     pub cgroup_root: String,
     /// State that does not outlive a boot.
@@ -67,6 +69,7 @@ impl NodeConfig {
             runtime_socket: runtime_socket(&args.runtime_endpoint)?,
             root_dir: args.root_dir.clone(),
             pod_log_dir: args.pod_log_dir.clone(),
+            cni_cache_dir: args.cni_cache_dir.clone(),
             cgroup_root: args.cgroup_root.clone(),
             run_dir: args.run_dir.clone(),
             cluster_dns: args.cluster_dns.clone(),

@@ -19,6 +19,7 @@
 pub mod api;
 pub mod app;
 pub mod args;
+pub mod cni_cache;
 pub mod config;
 pub mod events;
 pub mod get;

@@ -12,6 +12,7 @@ use tracing::info;
 
 use super::tasks::Tasks;
 use crate::api::Watch;
+use crate::cni_cache;
 use crate::config::NodeConfig;
 use crate::objects::Objects;
 use crate::pods::{PodManager, PodsConfig, PodsHandle};
@@ -39,7 +40,9 @@ pub(super) fn start(
     let manager = PodManager::new(pods_config(config, pods_dir), cri, objects, volumes);
     let handle = manager.handle();
     let shutdown = tasks.shutdown.clone();
+    let cni_cache = config.cni_cache_dir.clone();
     tasks.add_fallible("running pods", async move {
+        cni_cache::remove_damaged(&cni_cache).await;
         Ok(manager.run(pods, shutdown).await?)
     });
     Ok(handle)

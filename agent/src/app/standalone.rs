@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use seaway_proxy::{
-    Config as ProxyConfig, PodNetworkConfig, ServiceProxy as ProxyMode, ServicesConfig,
+    Config as ProxyConfig, PodNetworkConfig, PodNetworkSettings, PodRoutes,
+    ServiceProxy as ProxyMode, ServicesConfig, UpkeepConfig,
 };
 use tracing::info;
 
@@ -58,9 +59,15 @@ fn proxy_config(args: &StandaloneArgs, config: &NodeConfig) -> ProxyConfig {
         args.proxy_metrics_bind_address,
     );
     let cluster_cidrs = if args.cluster_cidr.is_empty() {
-        vec![args.pod_cidr]
+        &[args.pod_cidr]
     } else {
-        args.cluster_cidr.clone()
+        &args.cluster_cidr[..]
+    };
+    let settings = PodNetworkSettings {
+        // There is no other node to reach.
+        mode: PodRoutes::Direct,
+        cluster_cidrs: cluster_cidrs.iter().copied().map(Into::into).collect(),
+        ..PodNetworkSettings::default()
     };
     ProxyConfig {
         node_name: config.name.clone(),
@@ -72,14 +79,15 @@ fn proxy_config(args: &StandaloneArgs, config: &NodeConfig) -> ProxyConfig {
         services: ServicesConfig::default(),
         run_dir: config.run_dir.clone(),
         pod_network: Some(PodNetworkConfig {
-            cluster_cidrs,
+            settings,
             cni_conf_dir: args.cni_conf_dir.clone(),
             run_dir: config.run_dir.clone(),
-            mtu: None,
         }),
         cgroup_root: args.proxy_cgroup_root.clone(),
         bpffs_dir: args.bpffs_dir.clone(),
+        upkeep: UpkeepConfig::default(),
         healthz_bind,
         metrics_bind,
+        bind_hard_fail: false,
     }
 }

@@ -154,14 +154,16 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
         .ok()
 }
 
-/// At once and whole, also for a reader who comes in between.
+/// At once and whole, also for a reader who comes in between, and for one who comes after
+/// the power was lost: a rename alone may reach the disk before the text.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     io::Write::write_all(&mut file, text)?;
+    file.as_file().sync_all()?;
     file.persist(path)?;
-    Ok(())
+    fs::File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ impl Standalone {
             runtime_socket: "/c.sock".into(),
             root_dir: path.join("root"),
             pod_log_dir: path.join("logs"),
+            cni_cache_dir: std::path::PathBuf::from("/nowhere"),
             cgroup_root: "/".into(),
             run_dir: path.join("run"),
             cluster_dns: Vec::new(),

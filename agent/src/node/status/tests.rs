@@ -9,6 +9,7 @@ pub(in crate::node) fn config() -> NodeConfig {
         runtime_socket: PathBuf::from("/c.sock"),
         root_dir: PathBuf::from("/root-dir"),
         pod_log_dir: PathBuf::from("/logs"),
+        cni_cache_dir: PathBuf::from("/nowhere"),
         cgroup_root: "/".into(),
         run_dir: PathBuf::from("/run"),
         cluster_dns: Vec::new(),
