@@ -7,7 +7,7 @@
 //!                      └── node-2 eth0 172.30.0.12   the same
 //! ```
 //!
-//! Each node has its own network and mount namespace (with the usual paths: `/run`, `/etc/cni`,
+//! Each node has its own host name, and its own network and mount namespace (with the usual paths: `/run`, `/etc/cni`,
 //! `/opt/cni/bin`, `/var/lib`, `/sys/fs/bpf` are its own) and its own cgroups. Agent, proxy and
 //! CNI plugin of a node are ours or the stock ones, so that the two can be compared.
 //!
@@ -16,13 +16,17 @@
 
 mod cgroups;
 mod control;
+mod dialers;
 mod dns;
+mod families;
 mod kubectl;
 mod node;
 mod options;
 mod pki;
 mod place;
+mod pods;
 mod questions;
+mod ready;
 mod registry;
 mod report;
 pub mod scenario;
@@ -38,20 +42,15 @@ use crate::unique_name;
 use control::ControlPlane;
 use pki::Pki;
 
+pub use dialers::Dialers;
+pub use families::{Families, host_port};
 pub use node::{Node, Role};
-pub use options::{Agent, ClusterOptions, Cni, NodeOptions, Proxy};
+pub use options::{Agent, ClusterOptions, Cni, Images, NodeOptions, Proxy};
 pub use place::Daemon;
+pub use pods::Pod;
 pub use questions::web_deployment;
 pub use wait::until;
 
-/// Where the API server, DNS and the registry listen, as the nodes see it.
-pub const CONTROL_IP: &str = "172.30.0.1";
-/// The pods' addresses; each node gets a /24 of it.
-pub const CLUSTER_CIDR: &str = "10.244.0.0/16";
-/// The Services' addresses.
-pub const SERVICE_CIDR: &str = "10.96.0.0/16";
-/// The cluster's DNS Service.
-pub const DNS_IP: &str = "10.96.0.10";
 /// An image with the program of that name as entry point, and a shell beside it.
 pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
 
@@ -84,8 +83,8 @@ impl Cluster {
             .prefix(&unique_name("cluster"))
             .tempdir()
             .context("make the cluster's folder")?;
-        let pki = Pki::create(dir.path())?;
-        let control = ControlPlane::start(dir.path())?;
+        let pki = Pki::create(dir.path(), options.families)?;
+        let control = ControlPlane::start(dir.path(), options.families, &options.images)?;
         let mut cluster = Self {
             nodes: Vec::new(),
             control,
@@ -95,7 +94,7 @@ impl Cluster {
         match cluster.start_nodes(options) {
             Ok(()) => {
                 say(&format!(
-                    "all nodes are Ready after {} s",
+                    "its nodes are Ready after {} s",
                     started.elapsed().as_secs()
                 ));
                 Ok(cluster)
@@ -127,7 +126,7 @@ impl Cluster {
         }
         self.connect_pods()?;
         dns::publish(self)?;
-        self.wait_nodes_ready()
+        self.wait_nodes_ready(options.ready)
     }
 
     fn start_daemons(&mut self) -> Result<()> {
@@ -151,48 +150,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Routes from the control plane to the pods, and what stock CNI plugins need.
-    fn connect_pods(&self) -> Result<()> {
-        let mut cidrs = Vec::new();
-        for node in &self.nodes {
-            let what = format!("{} has a pod CIDR", node.name());
-            let cidr = until(&what, START_LIMIT, || {
-                self.check_alive()?;
-                let args = ["get", "node", node.name(), "-o", "jsonpath={.spec.podCIDR}"];
-                // Not registered yet is an error of kubectl, and no reason to give up.
-                Ok(self.kubectl(&args).ok().filter(|cidr| !cidr.is_empty()))
-            })?;
-            self.control
-                .netns()
-                .ip(&format!("route replace {cidr} via {}", node.ip()));
-            cidrs.push((node, cidr));
-        }
-        for (node, cidr) in &cidrs {
-            for (other, other_cidr) in &cidrs {
-                if node.name() != other.name() {
-                    node.route_to_peer(other.ip(), other_cidr);
-                }
-            }
-            node.configure_cni(cidr)?;
-        }
-        Ok(())
-    }
-
-    fn wait_nodes_ready(&self) -> Result<()> {
-        until("every node is Ready", START_LIMIT, || {
-            self.check_alive()?;
-            let nodes = self.get(&["nodes"])?;
-            let ready = nodes["items"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter(|node| {
-                    let conditions = node["status"]["conditions"].as_array();
-                    let mut conditions = conditions.into_iter().flatten();
-                    conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
-                });
-            Ok((ready.count() == self.nodes.len()).then_some(()))
-        })
+    /// Which addresses it has.
+    #[must_use]
+    pub fn families(&self) -> Families {
+        self.control.families()
     }
 
     /// Fails when a program of the cluster has ended that nobody has stopped.
@@ -226,6 +187,15 @@ impl Cluster {
     #[track_caller]
     pub fn node_mut(&mut self, index: usize) -> &mut Node {
         &mut self.nodes[index]
+    }
+
+    /// Makes an image one that the nodes can pull, and gives the name that it has for them.
+    /// Once for a cluster, and not where it speaks IPv6 alone.
+    ///
+    /// # Errors
+    /// When the archive has no image of that name, or the registry does not take it.
+    pub fn publish_image(&mut self, archive: &Path, name: &str) -> Result<String> {
+        self.control.publish(self.dir.path(), archive, name)
     }
 
     /// The administrator's kubeconfig.

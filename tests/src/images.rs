@@ -4,6 +4,8 @@
 //! outside of the work tree. It deliberately builds no more than one layer.
 
 mod archive;
+pub(crate) mod e2e;
+mod product;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::cache_dir;
+
+pub use product::{SEAWAY, product};
 
 /// The sandbox image of test nodes.
 pub const PAUSE: &str = "seaway.test/pause:1";

@@ -17,8 +17,10 @@
 )]
 
 mod bin;
+pub mod cases;
 mod cgroup;
 pub mod cluster;
+pub mod fake_api;
 pub mod images;
 mod join;
 mod mounts;
@@ -26,9 +28,11 @@ mod netns;
 pub mod node;
 pub mod peer;
 mod privilege;
+pub mod rtnl;
 pub mod snapshot;
 mod sweep;
 mod topology;
+mod uts;
 pub mod vm;
 mod wait;
 
@@ -39,4 +43,5 @@ pub use mounts::PrivateMounts;
 pub use netns::{Netns, connect, unique_name};
 pub use privilege::{require_root, skip};
 pub use topology::{Network, Topology};
+pub use uts::uts_namespace;
 pub use wait::wait_until;

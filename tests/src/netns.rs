@@ -1,5 +1,7 @@
 //! Network namespaces of a test's own.
 
+mod settle;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -86,6 +88,7 @@ impl Netns {
     }
 
     /// Runs `ip ARGS` inside (arguments are split at blanks) and returns what it printed.
+    /// An IPv6 address that it has set receives packets by then.
     ///
     /// # Panics
     /// When it fails, with its error text.
@@ -94,7 +97,9 @@ impl Netns {
         let words: Vec<&str> = std::iter::once("ip")
             .chain(args.split_whitespace())
             .collect();
-        self.must_run(&words)
+        let printed = self.must_run(&words);
+        settle::settle(self, args);
+        printed
     }
 
     /// Runs `ip -j ARGS` inside and parses what it printed; nothing counts as an empty list.

@@ -8,12 +8,12 @@
 mod dial;
 
 use std::fmt;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -121,7 +121,7 @@ impl Held {
         if echo == WORD {
             Ok(())
         } else {
-            Err(io::ErrorKind::InvalidData.into())
+            Err(ErrorKind::InvalidData.into())
         }
     }
 }
@@ -154,18 +154,13 @@ fn parse_answer(line: &str, server: SocketAddr) -> io::Result<Answer> {
             server,
         })
     });
-    answer.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("not an answer: {line:?}"),
-        )
-    })
+    answer.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, format!("not an answer: {line:?}")))
 }
 
 /// A socket's time limit shows as `WouldBlock`; say what it means.
 fn timed_out(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        io::ErrorKind::TimedOut.into()
+    if error.kind() == ErrorKind::WouldBlock {
+        ErrorKind::TimedOut.into()
     } else {
         error
     }
@@ -188,14 +183,14 @@ impl Server {
         let (stop, stopped) = UnixStream::pair()?;
         let name = name.to_owned();
         let (address, thread) = if protocol == Protocol::Tcp {
-            let listener = TcpListener::bind(address)?;
+            let listener = listen(address)?;
             let bound = listener.local_addr()?;
             (
                 bound,
                 std::thread::spawn(move || serve_tcp(&listener, &stopped, &name)),
             )
         } else {
-            let socket = UdpSocket::bind(address)?;
+            let socket = once_free(|| UdpSocket::bind(address))?;
             let bound = socket.local_addr()?;
             (
                 bound,
@@ -276,5 +271,29 @@ fn readable(socket: BorrowedFd<'_>, stopped: &UnixStream) -> bool {
     match poll(&mut fds, PollTimeout::NONE) {
         Ok(_) => fds[1].revents().is_none_or(|events| events.is_empty()),
         Err(error) => error == nix::errno::Errno::EINTR,
+    }
+}
+/// Listens, also where a former server's socket has not gone yet: a process that another test
+/// is just starting may still have a copy of it.
+///
+/// # Errors
+/// The address is taken for five seconds, or cannot be had at all.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    once_free(|| TcpListener::bind(address))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that an address is free again is told by nothing"
+)]
+fn once_free<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match bind() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
+        }
     }
 }

@@ -3,15 +3,19 @@
 //! ```text
 //!  cache: root.img (Debian, both kernels' modules), a kernel and an initrd each   made once
 //!  payload.img: our programs, test programs, images, what to run           made for each run
-//!  qemu (software emulation, no network device) ── serial console ──► lines ──► results
+//!  qemu (software emulation) ── serial console ──► lines ──► results
 //! ```
-//! It is slow, so what runs in it is chosen: the kernel suites and the demo.
-//! Inside there is no systemd yet: the init is a script that mounts what a machine has
-//! mounted (a pure cgroup2 tree), runs one command after the other, and powers off.
+//! [`run`] starts a machine once, on a disk that forgets. A [`Machine`] can be started again
+//! and again, its power can be cut, and its disk remembers.
+//!
+//! It is slow, so what runs in it is chosen. Process 1 is a script that mounts what a machine
+//! has mounted (a pure cgroup2 tree), or systemd with what Debian's network services need.
 
 mod boot;
 mod image;
+mod machine;
 mod payload;
+mod process;
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +23,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::unique_name;
+use boot::{Disk, Setup};
 
+pub use boot::Running;
+pub(crate) use image::suite as debian_suite;
+pub use machine::{Init, Machine};
 pub use payload::{Payload, suites};
 
 /// A kernel of Debian's.
@@ -93,7 +101,16 @@ pub fn run(kernel: Kernel, payload: &Payload, patience: Duration) -> Result<Repo
         .tempdir()?;
     let drive = dir.path().join("payload.img");
     payload.write(&drive)?;
-    boot::run(&base, kernel, &drive, patience)
+    let root = base.root();
+    let setup = Setup {
+        base: &base,
+        kernel,
+        root: Disk::Forgets(&root),
+        payload: &drive,
+        words: String::new(),
+        uplink: false,
+    };
+    boot::start(&setup)?.finish(patience)
 }
 
 /// Whether the programs for it are installed.

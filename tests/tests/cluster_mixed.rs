@@ -16,6 +16,7 @@ fn our_network_under_stock_kubelets() {
         agent: Agent::Kubelet,
         proxy,
         cni: Cni::Seaway,
+        pod_network: &[],
     };
     let nodes = vec![node(Proxy::SeawayEbpf), node(Proxy::SeawayIptables)];
     let cluster = Cluster::start(&ClusterOptions::of(nodes)).unwrap();

@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use seaway_testbed::peer::Protocol::{Tcp, Udp, UdpUnconnected};
-use seaway_testbed::{Cgroup2, Join, Netns, PrivateMounts, bin, connect, require_root};
+use seaway_testbed::{
+    Cgroup2, Join, Netns, PrivateMounts, bin, connect, require_root, uts_namespace,
+};
 
 fn two_hosts() -> (Netns, Netns) {
     let (a, b) = (Netns::new("a"), Netns::new("b"));
@@ -154,4 +156,19 @@ fn the_peer_program_asks_from_a_process_of_its_own() {
             .unwrap()
             .starts_with("ConnectionRefused")
     );
+}
+
+#[test]
+fn a_host_name_is_the_fixtures_alone() {
+    if !require_root() {
+        return;
+    }
+    let name = |mut command: std::process::Command| {
+        let output = command.arg("-n").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let before = name(std::process::Command::new("uname"));
+    let uts = uts_namespace("node-83").unwrap();
+    assert_eq!(name(Join::new().namespace(uts).command("uname")), "node-83");
+    assert_eq!(name(std::process::Command::new("uname")), before);
 }

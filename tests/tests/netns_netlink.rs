@@ -38,6 +38,26 @@ fn veth(socket: &mut Socket, host: VethEnd, peer: VethEnd, netns: &Ns) -> Result
     })
 }
 
+/// More than one send takes; the first of them meets a link that has gone.
+#[test]
+fn many_links_go_also_when_one_is_gone_already() {
+    if !require_root() {
+        return;
+    }
+    let netns = Netns::new("many");
+    for n in 0..70 {
+        netns.ip(&format!("link add v{n} type veth peer name w{n}"));
+    }
+    let links = netns.ip_json("link");
+    let names = links.as_array().unwrap().iter();
+    let ours = names.filter(|link| link["ifname"].as_str().unwrap().starts_with('v'));
+    let mut indexes = vec![IfIndex(70_000)];
+    indexes.extend(ours.map(|link| IfIndex(link["ifindex"].as_u64().unwrap().try_into().unwrap())));
+    assert_eq!(indexes.len(), 71);
+    open(&netns).1.remove_links(&indexes).unwrap();
+    assert_eq!(netns.ip_json("link").as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn veth_is_born_in_place_with_the_given_numbers_names_and_addresses() {
     if !require_root() {
@@ -250,6 +270,8 @@ fn a_monitor_sees_what_others_do() {
         links: true,
         addresses: true,
         routes: true,
+        rules: true,
+        ..Groups::default()
     };
     let mut monitor = host.enter(|| Monitor::open(groups).unwrap());
     assert_eq!(monitor.wait(Duration::from_millis(1)).unwrap(), None);
@@ -257,14 +279,20 @@ fn a_monitor_sees_what_others_do() {
     host.ip("link set m0 up");
     host.ip("addr add 10.7.0.1/24 dev m0");
     host.ip("route add 10.8.0.0/24 dev m0 proto 83");
+    host.ip("rule add fwmark 0x53 lookup 83 protocol 83");
+    host.ip("-6 rule add fwmark 0x53 lookup 83 protocol 83");
+    host.ip("-6 rule del fwmark 0x53 lookup 83");
     host.ip("link del m0");
     let (mut up, mut address, mut route, mut gone) = (false, false, false, false);
+    let mut rules = Vec::new();
     while let Some(event) = monitor.wait(Duration::from_millis(500)).unwrap() {
         match event {
             Event::Link(link) => up |= link.name == "m0" && link.up,
             Event::Address(a) => address |= a.network.to_string() == "10.7.0.1/24",
             Event::Route(r) => route |= r.protocol == RouteProtocol::SEAWAY,
             Event::LinkRemoved(link) => gone |= link.name == "m0",
+            Event::Rule(rule) => rules.push((rule.family, rule.protocol, true)),
+            Event::RuleRemoved(rule) => rules.push((rule.family, rule.protocol, false)),
             _ => {}
         }
     }
@@ -272,6 +300,78 @@ fn a_monitor_sees_what_others_do() {
         up && address && route && gone,
         "{up} {address} {route} {gone}"
     );
+    let ours = RouteProtocol::SEAWAY;
+    let expect = [(Family::V4, true), (Family::V6, true), (Family::V6, false)];
+    assert_eq!(rules, expect.map(|(family, there)| (family, ours, there)));
+}
+
+#[test]
+fn a_monitor_hears_of_one_links_neighbours_and_is_not_woken_by_others() {
+    if !require_root() {
+        return;
+    }
+    let host = Netns::new("host");
+    host.sysctl("ipv4/ip_forward", "1");
+    for name in ["busy", "watched"] {
+        host.ip(&format!(
+            "link add {name} type vxlan id {} dstport {}",
+            name.len(),
+            name.len() + 5000
+        ));
+        host.ip(&format!("link set {name} up"));
+    }
+    let groups = Groups {
+        neighbours: true,
+        forwarding: true,
+        ..Groups::default()
+    };
+    let mut monitor = host.enter(|| Monitor::open(groups).unwrap());
+    let link = host.ip_json("link show dev watched")[0]["ifindex"]
+        .as_u64()
+        .unwrap();
+    let link = IfIndex(u32::try_from(link).unwrap());
+    monitor.only_neighbours_of(Some(link)).unwrap();
+    let change = |dev: &str| {
+        host.ip(&format!(
+            "neigh replace 10.9.0.1 lladdr 02:00:00:00:00:01 dev {dev} nud permanent"
+        ));
+        host.must_run(&[
+            "bridge",
+            "fdb",
+            "replace",
+            "02:00:00:00:00:01",
+            "dst",
+            "10.1.0.1",
+            "dev",
+            dev,
+        ]);
+        host.must_run(&["bridge", "fdb", "del", "02:00:00:00:00:01", "dev", dev]);
+        host.ip(&format!("neigh flush dev {dev} nud permanent"));
+    };
+    for _ in 0..20 {
+        change("busy");
+    }
+    assert_eq!(monitor.wait(Duration::from_millis(100)).unwrap(), None);
+    change("watched");
+    host.sysctl("ipv4/ip_forward", "0");
+    let (mut entry, mut removed, mut unsure, mut off) = (false, false, false, false);
+    while let Some(event) = monitor.wait(Duration::from_millis(500)).unwrap() {
+        match event {
+            Event::Fdb(e) => entry |= e.ifindex == link && e.remote.to_string() == "10.1.0.1",
+            Event::FdbRemoved(e) => removed |= e.ifindex == link,
+            Event::Neighbour(n) => unsure |= n.ifindex == link && !n.permanent,
+            Event::NeighbourRemoved(n) => unsure |= n.ifindex == link,
+            Event::Switched(s) => off |= s.link.is_none() && s.family == Family::V4 && !s.on,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        entry && removed && unsure && off,
+        "{entry} {removed} {unsure} {off}"
+    );
+    monitor.only_neighbours_of(None).unwrap();
+    change("busy");
+    assert!(monitor.wait(Duration::from_millis(100)).unwrap().is_some());
 }
 
 #[test]

@@ -3,22 +3,67 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-#[path = "netns_proxy_daemon/fake_api.rs"]
-mod fake_api;
-
+#[path = "netns_proxy_daemon/attachments.rs"]
+mod attachments;
 #[path = "netns_proxy_daemon/choices.rs"]
 mod choices;
 
+#[path = "netns_proxy_daemon/dead_watch.rs"]
+mod dead_watch;
+
+#[path = "netns_proxy_daemon/drift.rs"]
+mod drift;
+
+#[path = "netns_proxy_daemon/explain.rs"]
+mod explain;
+
+#[path = "netns_proxy_daemon/killed.rs"]
+mod killed;
+
+#[path = "netns_proxy_daemon/load.rs"]
+mod load;
+
+#[path = "netns_proxy_daemon/mtu.rs"]
+mod mtu;
+
+#[path = "netns_proxy_daemon/objects.rs"]
+mod objects;
+
+#[path = "netns_proxy_daemon/pair.rs"]
+mod pair;
+
+#[path = "netns_proxy_daemon/pod_network.rs"]
+mod pod_network;
+
 #[path = "netns_proxy_daemon/node.rs"]
 mod node;
+
+#[path = "netns_proxy_daemon/reports.rs"]
+mod reports;
+
+#[path = "netns_proxy_daemon/restarts.rs"]
+mod restarts;
+#[path = "netns_proxy_daemon/rolling.rs"]
+mod rolling;
+#[path = "netns_proxy_daemon/switches.rs"]
+mod switches;
+
+#[path = "netns_proxy_daemon/tuning.rs"]
+mod tuning;
+
+#[path = "netns_proxy_daemon/upkeep.rs"]
+mod upkeep;
+
+#[path = "netns_proxy_daemon/wide.rs"]
+mod wide;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use fake_api::{FakeApi, NODES, SERVICES, SLICES};
 use nix::sys::signal::Signal;
 use node::{API, CONF, HEALTHZ, Node};
+use seaway_testbed::fake_api::{FakeApi, NODES, SERVICES, SLICES};
 use seaway_testbed::peer::Protocol;
 use seaway_testbed::{bin, require_root};
 use serde_json::{Value, json};
@@ -69,6 +114,10 @@ fn bad_usage_exits_64_and_names_the_flag() {
             "--service-proxy=off",
         ),
         (words, "/nonexistent/kubeconfig"),
+        (
+            "--cluster-cidr 10.244.0.0/16 --api-server http://127.0.0.1:1",
+            "--api-server http://127.0.0.1:1 wants credentials",
+        ),
     ] {
         let mut command = Command::new(bin("seaway-proxy"));
         let output = command
@@ -163,7 +212,9 @@ fn follow(mode: &str) {
         node_a.ask("10.96.0.1:80").contains("web")
     });
     api.delete(NODES, node("b", "172.30.0.12", "10.244.1.0/24"));
-    daemon.wait("no route to b", || node_a.routes().is_empty());
+    daemon.wait("no route to b", || {
+        !node_a.routes().contains("10.244.1.0/24")
+    });
     api.apply(NODES, node("c", "172.30.0.13", "10.244.2.0/24"));
     daemon.wait("a route to c", || {
         node_a.routes().contains("10.244.2.0/24 via 172.30.0.13")
@@ -177,7 +228,8 @@ fn follow(mode: &str) {
     for part in ["the CNI conf", "the pod network", rules_or_objects(mode)] {
         assert!(said.contains(&format!("Removed part=\"{part}\"")), "{said}");
     }
-    assert_eq!(said.matches("Nothing to remove").count(), 1, "{said}");
+    // The other backend's objects, and what only `install` makes.
+    assert_eq!(said.matches("Nothing to remove").count(), 4, "{said}");
     assert_eq!(
         (node_a.rules(), node_a.nft(), node_a.routes().as_str()),
         (rules, tables, "")
@@ -199,12 +251,12 @@ fn cleanup_tells_what_it_found() {
     };
     let (code, text) = said(&mut node.command("cleanup"));
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(text.matches("Nothing to remove").count(), 4, "{text}");
+    assert_eq!(text.matches("Nothing to remove").count(), 7, "{text}");
     assert!(!text.contains("Removed"), "{text}");
     // Where nobody can look, nobody knows.
     let (code, text) = said(node.command("cleanup").env("PATH", "/nowhere"));
     assert_eq!(code, Some(1), "{text}");
-    assert_eq!(text.matches("Nothing to remove").count(), 3, "{text}");
+    assert_eq!(text.matches("Nothing to remove").count(), 6, "{text}");
     assert!(text.contains("remove the iptables rules: "), "{text}");
 }
 
@@ -329,7 +381,9 @@ fn killed_and_started_again_it_takes_up_what_it_left() {
             "{mode}: {}",
             daemon.log()
         );
-        daemon.wait("no route to b", || node_a.routes().is_empty());
+        daemon.wait("no route to b", || {
+            !node_a.routes().contains("10.244.1.0/24")
+        });
         // The same conf, so the runtime has seen no change.
         assert_eq!(
             fs::metadata(node_a.path(CONF)).unwrap().modified().unwrap(),
@@ -352,6 +406,33 @@ fn a_conf_of_an_earlier_boot_is_withdrawn_at_the_start() {
     let daemon = node.start("iptables");
     daemon.wait("no conf", || !node.path(CONF).exists());
     assert!(node.path("net.d/10-other.conf").exists());
+}
+
+#[test]
+fn a_conf_that_cannot_be_written_is_told_once_with_its_path() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    // Files can be made there by nobody.
+    std::os::unix::fs::symlink("/proc/self", node.path("net.d")).unwrap();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let daemon = node.start("off");
+    let told = ["WARN", "Cannot write the CNI conf", CONF];
+    daemon.wait_said(&told);
+    let attempts = || {
+        let (_, text) = node.get_from("127.0.0.1:10249", "/metrics").unwrap();
+        let line = "seaway_pod_network_sync_failures_total ";
+        let count = text.lines().find_map(|l| l.strip_prefix(line)).unwrap();
+        count.parse::<u32>().unwrap()
+    };
+    daemon.wait("three attempts", || attempts() >= 3);
+    assert_eq!(daemon.said(&told), 1, "{}", daemon.log());
+    let (_, body) = node.get("/healthz").unwrap();
+    assert!(body.contains("CNIConf"), "{body}");
+    fs::remove_file(node.path("net.d")).unwrap();
+    daemon.wait("the CNI conf", || node.path(CONF).exists());
 }
 
 #[test]
@@ -404,6 +485,36 @@ fn a_taken_address_keeps_nothing_from_working() {
     daemon.wait("/livez", || {
         node.get("/livez").is_ok_and(|(code, _)| code == 200)
     });
+}
+
+#[test]
+fn a_taken_address_is_the_end_if_the_operator_wants_that() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    let addr: SocketAddr = HEALTHZ.parse().unwrap();
+    let _taken = node
+        .netns
+        .enter(|| std::net::TcpListener::bind(addr))
+        .unwrap();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let flags = [
+        "--cluster-cidr",
+        "10.244.0.0/16",
+        "--bind-address-hard-fail",
+    ];
+    let daemon = node.start_with("iptables", &flags);
+    daemon.wait("the event", || {
+        api.requests()
+            .iter()
+            .any(|request| request.contains("events"))
+    });
+    let log = daemon.log_path();
+    assert_eq!(daemon.ended().code(), Some(1));
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("listen on 127.0.0.1:10256"), "{log}");
 }
 
 #[test]

@@ -17,6 +17,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("seaway-agent-core", &[]),
     ("seaway-agent-cri", &[]),
+    (
+        "seaway-bench",
+        &["seaway-firewall", "seaway-netlink", "seaway-testbed"],
+    ),
     ("seaway-cni", &["seaway-firewall", "seaway-netlink"]),
     ("seaway-ebpf-abi", &[]),
     (
@@ -30,6 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "seaway-proxy",
         &[
             "seaway-ebpf-loader",
+            "seaway-firewall",
+            "seaway-netlink",
             "seaway-podnet",
             "seaway-proxy-core",
             "seaway-proxy-iptables",
@@ -38,7 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("seaway-proxy-core", &[]),
     (
         "seaway-proxy-iptables",
-        &["seaway-netlink", "seaway-proxy-core"],
+        &["seaway-firewall", "seaway-netlink", "seaway-proxy-core"],
     ),
     ("seaway-testbed", &[]),
     ("xtask", &["seaway-testbed"]),
@@ -165,6 +171,7 @@ fn a_dependency_has_its_version_in_one_place() {
         for line in manifest.lines() {
             if line.starts_with('[') {
                 line.clone_into(&mut section);
+                continue;
             }
             // A crate names itself by its path to turn a feature on for its own tests.
             let inherits = line.contains("workspace = true") || line.contains("path = \".\"");

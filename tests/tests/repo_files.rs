@@ -163,10 +163,10 @@ fn module_name(line: &str) -> Option<&str> {
 }
 
 /// Where compilation starts: libraries, programs, tests, build scripts; and the kernel
-/// programs, which are a workspace of their own.
+/// programs and fuzz targets, which are workspaces of their own.
 fn targets() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for manifest in ["Cargo.toml", "ebpf/programs/Cargo.toml"] {
+    for manifest in ["Cargo.toml", "ebpf/programs/Cargo.toml", "fuzz/Cargo.toml"] {
         for package in metadata(manifest)["packages"].as_array().unwrap() {
             for target in package["targets"].as_array().unwrap() {
                 found.push(PathBuf::from(target["src_path"].as_str().unwrap()));

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::pki::Pki;
 use super::place::{Daemon, Place};
-use super::{CLUSTER_CIDR, CONTROL_IP, SERVICE_CIDR, START_LIMIT, dns, registry, tool, until};
+use super::{Families, Images, START_LIMIT, dns, registry, tool, until};
 use crate::{Cgroup2, Netns};
 
 #[derive(Debug)]
@@ -15,22 +15,29 @@ pub(super) struct ControlPlane {
     daemons: Vec<Daemon>,
     place: Place,
     guards: Option<(Cgroup2, Netns)>,
+    families: Families,
 }
 
 impl ControlPlane {
     /// Makes the namespace; starts the registry and etcd.
-    pub(super) fn start(dir: &Path) -> Result<Self> {
+    pub(super) fn start(dir: &Path, families: Families, images: &Images) -> Result<Self> {
         let netns = Netns::new("control");
+        // Everybody is known here; nobody has to wait a second for an address.
+        netns.sysctl("ipv6/conf/default/accept_dad", "0");
         netns.ip("link add br0 type bridge");
-        netns.ip(&format!("addr add {CONTROL_IP}/24 dev br0"));
+        for plan in families.plans() {
+            let (ip, length) = (plan.control, plan.link_length);
+            netns.ip(&format!("addr add {ip}{length} dev br0"));
+        }
         netns.ip("link set br0 up");
         let cgroup = Cgroup2::new("control");
         let place = Place::new(vec![netns.fd()], cgroup.path().to_owned());
-        let registry = registry::start(dir, &place)?;
+        let registry = registry::start(dir, &place, families, images)?;
         let mut control = Self {
             daemons: vec![registry],
             place,
             guards: Some((cgroup, netns)),
+            families,
         };
         control.daemons.push(etcd(dir).spawn(&control.place)?);
         Ok(control)
@@ -38,7 +45,8 @@ impl ControlPlane {
 
     /// Starts the API server.
     pub(super) fn start_api(&mut self, dir: &Path, pki: &Pki) -> Result<()> {
-        self.daemons.push(api_server(dir, pki).spawn(&self.place)?);
+        let api = api_server(dir, pki, self.families);
+        self.daemons.push(api.spawn(&self.place)?);
         Ok(())
     }
 
@@ -57,17 +65,28 @@ impl ControlPlane {
             Ok(asked.status.success().then_some(()))
         })?;
         for daemon in [
-            controller_manager(dir, pki),
+            controller_manager(dir, pki, self.families),
             scheduler(dir, pki),
-            dns::server(dir, pki)?,
+            dns::server(dir, pki, self.families)?,
         ] {
             self.daemons.push(daemon.spawn(&self.place)?);
         }
         Ok(())
     }
 
+    /// Makes an image one that nodes can pull; gives its name for them.
+    pub(super) fn publish(&mut self, dir: &Path, archive: &Path, name: &str) -> Result<String> {
+        let (registry, name) = registry::publish(dir, &self.place, self.families, archive, name)?;
+        self.daemons.push(registry);
+        Ok(name)
+    }
+
     pub(super) fn daemons(&self) -> impl Iterator<Item = &Daemon> {
         self.daemons.iter()
+    }
+
+    pub(super) fn families(&self) -> Families {
+        self.families
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -101,13 +120,13 @@ fn etcd(dir: &Path) -> Daemon {
     ])
 }
 
-fn api_server(dir: &Path, pki: &Pki) -> Daemon {
+fn api_server(dir: &Path, pki: &Pki, families: Families) -> Daemon {
     let file = |name: &str| pki.text(name);
     Daemon::new(dir, "kube-apiserver", tool("kube-apiserver")).args([
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
-        format!("--advertise-address={CONTROL_IP}"),
+        format!("--advertise-address={}", families.control_ip()),
         "--secure-port=6443".into(),
-        format!("--service-cluster-ip-range={SERVICE_CIDR}"),
+        format!("--service-cluster-ip-range={}", families.service_cidrs()),
         "--authorization-mode=Node,RBAC".into(),
         "--enable-admission-plugins=NodeRestriction".into(),
         "--allow-privileged=true".into(),
@@ -137,11 +156,11 @@ fn api_server(dir: &Path, pki: &Pki) -> Daemon {
     ])
 }
 
-fn controller_manager(dir: &Path, pki: &Pki) -> Daemon {
+fn controller_manager(dir: &Path, pki: &Pki, families: Families) -> Daemon {
     component(dir, pki, "kube-controller-manager", "controller-manager").args([
         "--allocate-node-cidrs=true".to_owned(),
-        format!("--cluster-cidr={CLUSTER_CIDR}"),
-        format!("--service-cluster-ip-range={SERVICE_CIDR}"),
+        format!("--cluster-cidr={}", families.cluster_cidrs()),
+        format!("--service-cluster-ip-range={}", families.service_cidrs()),
         "--use-service-account-credentials=true".into(),
         format!("--root-ca-file={}", pki.text("ca.crt")),
         format!("--service-account-private-key-file={}", pki.text("sa.key")),

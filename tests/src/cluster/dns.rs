@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result};
 
 use super::pki::Pki;
 use super::place::Daemon;
-use super::{CONTROL_IP, Cluster, DNS_IP, tool};
+use super::{Cluster, Families, tool};
 
-pub(super) fn server(dir: &Path, pki: &Pki) -> Result<Daemon> {
+pub(super) fn server(dir: &Path, pki: &Pki, families: Families) -> Result<Daemon> {
     let kubeconfig = pki.kubeconfig("admin");
     let corefile = format!(
         ".:53 {{
-    bind {CONTROL_IP}
+    bind {}
     errors
     kubernetes cluster.local in-addr.arpa ip6.arpa {{
         kubeconfig {} cluster
@@ -21,6 +21,7 @@ pub(super) fn server(dir: &Path, pki: &Pki) -> Result<Daemon> {
     }}
 }}
 ",
+        families.control_ip(),
         kubeconfig.display()
     );
     let path = dir.join("Corefile");
@@ -31,12 +32,15 @@ pub(super) fn server(dir: &Path, pki: &Pki) -> Result<Daemon> {
 
 /// Makes the Service that pods ask.
 pub(super) fn publish(cluster: &Cluster) -> Result<()> {
+    let families = cluster.families();
+    let (address_type, dns) = (families.address_type(), families.dns_ip());
+    let control = families.control_ip();
     cluster.apply(&format!(
         "apiVersion: v1
 kind: Service
 metadata: {{name: kube-dns, namespace: kube-system, labels: {{k8s-app: kube-dns}}}}
 spec:
-  clusterIP: {DNS_IP}
+  clusterIP: \"{dns}\"
   ports:
   - {{name: dns, port: 53, protocol: UDP}}
   - {{name: dns-tcp, port: 53, protocol: TCP}}
@@ -47,9 +51,9 @@ metadata:
   name: kube-dns-1
   namespace: kube-system
   labels: {{kubernetes.io/service-name: kube-dns}}
-addressType: IPv4
+addressType: {address_type}
 endpoints:
-- addresses: [{CONTROL_IP}]
+- addresses: [\"{control}\"]
   conditions: {{ready: true}}
 ports:
 - {{name: dns, port: 53, protocol: UDP}}

@@ -10,14 +10,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::cgroups::NodeCgroups;
 use super::control::ControlPlane;
 use super::pki::Pki;
 use super::place::{Daemon, Place};
-use super::{Agent, CONTROL_IP, Cni, DNS_IP, NodeOptions, Proxy, must, tool};
-use crate::{Netns, PrivateMounts};
+use super::{Agent, Cni, Families, NodeOptions, Proxy, must, tool};
+use crate::{Netns, PrivateMounts, uts_namespace};
 
 /// A program of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +42,10 @@ pub struct Node {
     _mounts: PrivateMounts,
     netns: Netns,
     name: String,
-    ip: String,
+    ips: Vec<String>,
+    families: Families,
     options: NodeOptions,
+    pod_network_args: Vec<String>,
     dir: PathBuf,
     pki_dir: PathBuf,
 }
@@ -58,12 +60,16 @@ impl Node {
         options: NodeOptions,
     ) -> Result<Self> {
         let name = format!("node-{}", index + 1);
-        let ip = format!("172.30.0.{}", index + 11);
-        pki.node(&name, &ip)?;
-        let netns = network(&name, &ip, control);
+        let families = control.families();
+        let ips = families.node_ips(index);
+        pki.node(&name, index)?;
+        let netns = network(&name, &ips, control);
         let cgroups = NodeCgroups::new(&name)?;
         let mounts = PrivateMounts::new();
-        let place = Place::new(vec![netns.fd(), mounts.fd()], cgroups.system());
+        // containerd gives its own to pods in the host's network.
+        let uts = uts_namespace(&name).with_context(|| format!("give {name} its host name"))?;
+        let namespaces = vec![netns.fd(), mounts.fd(), uts];
+        let place = Place::new(namespaces, cgroups.system());
         let node_dir = dir.join(&name);
         let mut node = Self {
             daemons: BTreeMap::new(),
@@ -72,14 +78,15 @@ impl Node {
             _mounts: mounts,
             netns,
             name,
-            ip,
+            ips,
+            families,
             options,
+            pod_network_args: owned(options.pod_network),
             dir: node_dir,
             pki_dir: pki.path(""),
         };
         node.make_folders()?;
-        let runtime = containerd::daemon(&node, dir)?;
-        node.run(Role::Runtime, runtime)?;
+        node.restart(Role::Runtime)?;
         Ok(node)
     }
 
@@ -108,7 +115,7 @@ impl Node {
             .arg("sh")
             .arg(&self.dir);
         must(
-            script.env("DNS", DNS_IP),
+            script.env("DNS", self.families.dns_ip()),
             &format!("mount the folders of {}", self.name),
         )?;
         let plugins: Vec<(&str, PathBuf)> = match self.options.cni {
@@ -120,6 +127,7 @@ impl Node {
                 let names = ["bridge", "host-local", "loopback", "portmap"];
                 names.into_iter().map(|name| (name, tool(name))).collect()
             }
+            Cni::None => Vec::new(),
         };
         for (name, program) in plugins {
             let link = self.dir.join("opt/cni/bin").join(name);
@@ -130,28 +138,53 @@ impl Node {
 
     /// Starts agent and proxy, once there is an API for them.
     pub(super) fn start_daemons(&mut self) -> Result<()> {
-        let agent = match self.options.agent {
-            Agent::Seaway => seaway::agent(self),
-            Agent::Kubelet => stock::kubelet(self)?,
-        };
-        self.run(Role::Agent, agent)?;
-        let proxy = match self.options.proxy {
-            Proxy::SeawayEbpf => seaway::proxy(self, "ebpf"),
-            Proxy::SeawayIptables => seaway::proxy(self, "iptables"),
-            Proxy::KubeProxy => stock::kube_proxy(self),
-        };
-        self.run(Role::Proxy, proxy)?;
-        if self.options.proxy == Proxy::KubeProxy && self.options.cni == Cni::Seaway {
-            let routes = seaway::proxy(self, "off");
-            self.run(Role::PodNetwork, routes)?;
+        self.restart(Role::Agent)?;
+        if self.options.proxy != Proxy::None {
+            self.restart(Role::Proxy)?;
+        }
+        if self.has_pod_network_alone() {
+            self.restart(Role::PodNetwork)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, role: Role, daemon: Daemon) -> Result<()> {
-        let daemon = daemon.spawn(&self.place)?;
-        self.daemons.insert(role, daemon);
-        Ok(())
+    fn has_pod_network_alone(&self) -> bool {
+        self.options.proxy == Proxy::KubeProxy && self.options.cni == Cni::Seaway
+    }
+
+    /// The program of a role, as it is to be started now.
+    fn program(&self, role: Role) -> Result<Daemon> {
+        Ok(match (role, self.options.agent, self.options.proxy) {
+            (Role::Runtime, ..) => containerd::daemon(self, self.logs())?,
+            (Role::Agent, Agent::Seaway, _) => seaway::agent(self),
+            (Role::Agent, Agent::Kubelet, _) => stock::kubelet(self)?,
+            (Role::Proxy, _, Proxy::SeawayEbpf) => seaway::proxy(self, "ebpf"),
+            (Role::Proxy, _, Proxy::SeawayIptables) => seaway::proxy(self, "iptables"),
+            (Role::Proxy, _, Proxy::KubeProxy) => stock::kube_proxy(self),
+            (Role::Proxy, _, Proxy::None) => bail!("{} has no proxy of the fixture's", self.name),
+            (Role::PodNetwork, ..) if self.has_pod_network_alone() => seaway::pod_network(self),
+            (Role::PodNetwork, ..) => bail!("{} has no {role:?} of its own", self.name),
+        })
+    }
+
+    /// Other flags for `seaway-proxy`, from its next start on.
+    pub fn set_pod_network(&mut self, flags: &[&str]) {
+        self.pod_network_args = owned(flags);
+    }
+
+    /// Gives it other addresses instead of those that it has, and starts its agent with them.
+    ///
+    /// # Errors
+    /// When the agent does not run, or cannot be started.
+    pub fn move_to(&mut self, ips: Vec<String>) -> Result<()> {
+        self.kill(Role::Agent)?;
+        for (plan, old) in self.families.plans().iter().zip(&self.ips) {
+            self.netns
+                .ip(&format!("addr del {old}{} dev eth0", plan.link_length));
+        }
+        self.ips = ips;
+        address(&self.netns, &self.ips, self.families);
+        self.restart(Role::Agent)
     }
 
     /// A route to another node's pods, where no pod network of ours makes it.
@@ -163,19 +196,20 @@ impl Node {
     }
 
     /// The configuration of stock CNI plugins; ours is written by `seaway-proxy`.
-    pub(super) fn configure_cni(&self, cidr: &str) -> Result<()> {
-        if self.options.cni == Cni::Seaway {
+    pub(super) fn configure_cni(&self, cidrs: &[String]) -> Result<()> {
+        if self.options.cni != Cni::Bridge {
             return Ok(());
         }
         // Rules of kube-proxy must see what passes between two ports of the bridge.
         self.netns.sysctl("bridge/bridge-nf-call-iptables", "1");
+        self.netns.sysctl("bridge/bridge-nf-call-ip6tables", "1");
         let mut write = self.place.command("sh");
         write.args([
             "-c",
             "mkdir -p /etc/cni/net.d && cat > /etc/cni/net.d/10-bridge.conflist",
         ]);
         let mut child = write.stdin(Stdio::piped()).spawn().context("start sh")?;
-        let conf = stock::conflist(cidr).to_string();
+        let conf = stock::conflist(self, cidrs).to_string();
         let mut stdin = child.stdin.take().expect("it was asked for");
         std::io::Write::write_all(&mut stdin, conf.as_bytes()).context("write the CNI conf")?;
         drop(stdin);
@@ -198,10 +232,16 @@ impl Node {
         &self.name
     }
 
-    /// Its InternalIP.
+    /// Its first InternalIP.
     #[must_use]
     pub fn ip(&self) -> &str {
-        &self.ip
+        self.ips.first().expect("every family has an address")
+    }
+
+    /// Its InternalIPs, one per family.
+    #[must_use]
+    pub fn ips(&self) -> &[String] {
+        &self.ips
     }
 
     /// A command on the node: in its namespaces and in its cgroup, as the node's own programs
@@ -227,14 +267,14 @@ impl Node {
         daemon.kill().map(drop)
     }
 
-    /// Starts one of its programs again.
+    /// Starts one of its programs, after a [`Self::kill`] again; its log goes on.
     ///
     /// # Errors
     /// When it has no such program, or it cannot be started.
     pub fn restart(&mut self, role: Role) -> Result<()> {
-        let daemon = self.daemons.get_mut(&role);
-        let daemon = daemon.with_context(|| format!("{} has no {role:?}", self.name))?;
-        daemon.start(&self.place)
+        let daemon = self.program(role)?.spawn(&self.place)?;
+        self.daemons.insert(role, daemon);
+        Ok(())
     }
 
     /// How a person enters it while it runs.
@@ -246,7 +286,7 @@ impl Node {
             .and_then(Daemon::pid)
             .unwrap_or(0);
         format!(
-            "nsenter --net={} --mount=/proc/{pid}/ns/mnt sh -c 'echo 0 > {}/cgroup.procs; \
+            "nsenter --net={} --mount=/proc/{pid}/ns/mnt --uts=/proc/{pid}/ns/uts sh -c 'echo 0 > {}/cgroup.procs; \
              exec env PATH={}:$PATH bash'",
             self.netns.path().display(),
             self.cgroups.system().display(),
@@ -264,18 +304,30 @@ impl Node {
 }
 
 /// A namespace with one link to the control plane's bridge.
-fn network(name: &str, ip: &str, control: &ControlPlane) -> Netns {
+fn network(name: &str, ips: &[String], control: &ControlPlane) -> Netns {
     let netns = Netns::new(name);
+    netns.sysctl("ipv6/conf/default/accept_dad", "0");
     let outside = control.netns();
     outside.ip(&format!(
         "link add {name} type veth peer name eth0 netns {}",
         netns.name()
     ));
     outside.ip(&format!("link set {name} master br0 up"));
-    netns.ip(&format!("addr add {ip}/24 dev eth0"));
     netns.ip("link set eth0 up");
-    // As on real nodes; beyond the control plane's namespace there is nothing.
-    netns.ip(&format!("route add default via {CONTROL_IP}"));
+    address(&netns, ips, control.families());
     netns.sysctl("ipv4/ip_forward", "1");
     netns
+}
+
+/// Addresses and default routes, as on real nodes; beyond the control plane there is nothing.
+fn address(netns: &Netns, ips: &[String], families: Families) {
+    for (plan, ip) in families.plans().iter().zip(ips) {
+        netns.ip(&format!("addr add {ip}{} dev eth0", plan.link_length));
+        let (everything, control) = (plan.everything, plan.control);
+        netns.ip(&format!("route replace {everything} via {control}"));
+    }
+}
+
+fn owned(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(ToString::to_string).collect()
 }

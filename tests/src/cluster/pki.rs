@@ -10,37 +10,37 @@ use rcgen::{
 };
 use serde_json::json;
 
-use super::{CONTROL_IP, SERVICE_CIDR};
+use super::{Families, host_port};
 
 /// The files of one folder: `NAME.crt`, `NAME.key`, `NAME.kubeconfig`.
 #[derive(Debug)]
 pub(super) struct Pki {
     dir: PathBuf,
+    families: Families,
     ca: Issuer<'static, KeyPair>,
 }
 
 impl Pki {
     /// Makes the authority, and what the control plane needs.
-    pub(super) fn create(dir: &Path) -> Result<Self> {
+    pub(super) fn create(dir: &Path, families: Families) -> Result<Self> {
         let dir = dir.join("pki");
         fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
         let (ca, pem, key) = authority("seaway-test-ca")?;
-        let pki = Self { dir, ca };
+        let pki = Self { dir, families, ca };
         pki.write("ca.crt", &pem)?;
         pki.write("ca.key", &key)?;
-        let first_service = SERVICE_CIDR.replace(".0.0/16", ".0.1");
+        let names = [
+            "127.0.0.1",
+            "::1",
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ];
         pki.serving(
             "apiserver",
-            &[
-                CONTROL_IP,
-                "127.0.0.1",
-                &first_service,
-                "localhost",
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-                "kubernetes.default.svc.cluster.local",
-            ],
+            names.into_iter().chain(families.api_addresses()),
         )?;
         pki.client(
             "apiserver-kubelet",
@@ -59,9 +59,16 @@ impl Pki {
     }
 
     /// What a node's agent needs: a client as `system:node:NAME`, and a serving certificate.
-    pub(super) fn node(&self, name: &str, ip: &str) -> Result<()> {
+    pub(super) fn node(&self, name: &str, index: usize) -> Result<()> {
         self.client(name, &format!("system:node:{name}"), "system:nodes")?;
-        self.serving(&format!("{name}-serving"), &[name, ip, "127.0.0.1"])
+        // It may be asked by either, so that its address can change.
+        let families = self.families;
+        let ips = [families.node_ips(index), families.spare_ips(index)].concat();
+        let subjects = [name, "127.0.0.1"].into_iter();
+        self.serving(
+            &format!("{name}-serving"),
+            subjects.chain(ips.iter().map(String::as_str)),
+        )
     }
 
     /// The path of a file, such as `ca.crt`.
@@ -78,8 +85,8 @@ impl Pki {
         self.path(&format!("{name}.kubeconfig"))
     }
 
-    fn serving(&self, name: &str, subjects: &[&str]) -> Result<()> {
-        let subjects: Vec<String> = subjects.iter().map(ToString::to_string).collect();
+    fn serving<'a>(&self, name: &str, subjects: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        let subjects: Vec<String> = subjects.into_iter().map(str::to_owned).collect();
         let params = CertificateParams::new(subjects).context("subject names")?;
         self.issue(name, name, "", params, ExtendedKeyUsagePurpose::ServerAuth)
     }
@@ -93,12 +100,13 @@ impl Pki {
             params,
             ExtendedKeyUsagePurpose::ClientAuth,
         )?;
+        let api = host_port(self.families.control_ip(), 6443);
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "cluster",
             "clusters": [{"name": "cluster", "cluster": {
-                "server": format!("https://{CONTROL_IP}:6443"),
+                "server": format!("https://{api}"),
                 "certificate-authority": self.path("ca.crt"),
             }}],
             "users": [{"name": "user", "user": {

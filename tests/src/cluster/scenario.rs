@@ -2,7 +2,6 @@
 //!
 //! The steps are in the order of one story and each expects what the one before it has left.
 
-mod dialers;
 mod leftovers;
 mod outage;
 mod refusals;

@@ -1,119 +1,192 @@
-//! Starting a machine and reading its console.
+//! Starting a machine and following its console.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use super::image::Base;
+use super::process::Process;
 use super::{Kernel, Outcome, Report};
 
 /// How often a machine that panics before its init is started again.
 const MOST_BOOTS: u32 = 4;
+/// A boot takes seconds; systemd, on a busy machine, a minute.
+const UNTIL_UP: Duration = Duration::from_mins(5);
 /// Mitigations against other processors' tricks cost an emulated one much: page-table
 /// isolation alone makes it forget its translations with every system call.
 const KERNEL_LINE: &str = "console=ttyS0 panic=-1 loglevel=3 mitigations=off";
 /// Lines of the init begin with this.
 const MARK: &str = "@@seaway ";
 
-pub(super) fn run(base: &Base, kernel: Kernel, drive: &Path, patience: Duration) -> Result<Report> {
-    for boots in 1..=MOST_BOOTS {
-        let console = boot(base, kernel, drive, patience)?;
-        if console.contains(&format!("{MARK}up ")) {
-            return Ok(Report {
-                outcomes: outcomes(&console),
-                boots,
-                console,
-            });
-        }
-        eprintln!(
-            "boot {boots} of {kernel:?} ended before init:\n{}",
-            tail(&console, 15)
-        );
-    }
-    bail!("{kernel:?} has not come up in {MOST_BOOTS} boots")
+/// What becomes of what a machine writes to its disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Disk<'a> {
+    /// It is gone when the machine ends.
+    Forgets(&'a Path),
+    /// It is there at the next start.
+    Remembers(&'a Path),
 }
 
-/// Runs a machine until it powers off; returns its console.
-fn boot(base: &Base, kernel: Kernel, drive: &Path, patience: Duration) -> Result<String> {
-    let disk = |path: &Path| format!("file={},if=virtio,format=raw", path.display());
-    let child = Command::new("qemu-system-x86_64")
-        .args([
-            "-accel",
-            "tcg,thread=multi",
-            "-smp",
-            "2",
-            "-cpu",
-            "max",
-            "-m",
-            "2048",
-        ])
-        .args(["-nographic", "-no-reboot", "-snapshot", "-nic", "none"])
-        .arg("-kernel")
-        .arg(base.kernel(kernel))
-        .arg("-initrd")
-        .arg(base.initrd(kernel))
-        .args(["-drive", &disk(&base.root()), "-drive", &disk(drive)])
-        .args(["-append", KERNEL_LINE])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .context("start qemu-system-x86_64")?;
-    let mut machine = Machine(child);
-    let lines = machine.console();
-    let deadline = Instant::now() + patience;
-    let mut console = String::new();
-    loop {
-        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
-                if line.starts_with(MARK) {
-                    eprintln!("{kernel:?}: {line}");
-                }
-                console.push_str(&line);
-                console.push('\n');
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok(console),
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "{kernel:?} did not end in {} s; the end of its console:\n{}",
-                patience.as_secs(),
-                tail(&console, 60)
+/// How a machine is started.
+#[derive(Debug)]
+pub(super) struct Setup<'a> {
+    pub(super) base: &'a Base,
+    pub(super) kernel: Kernel,
+    pub(super) root: Disk<'a>,
+    pub(super) payload: &'a Path,
+    /// What the kernel's command line says besides.
+    pub(super) words: String,
+    /// Whether it has a network device; it leads to an emulated DHCP server and no further.
+    pub(super) uplink: bool,
+}
+
+/// A machine that is up. When it is dropped its power is cut, as it is when the thread that
+/// started it ends.
+#[derive(Debug)]
+pub struct Running {
+    process: Process,
+    lines: Receiver<String>,
+    kernel: Kernel,
+    boots: u32,
+    console: String,
+}
+
+/// Starts a machine, again if it panics early, and waits until its init runs.
+pub(super) fn start(setup: &Setup<'_>) -> Result<Running> {
+    for boots in 1..=MOST_BOOTS {
+        let mut process = Process::start(&arguments(setup))?;
+        let mut running = Running {
+            lines: process.console(),
+            process,
+            kernel: setup.kernel,
+            boots,
+            console: String::new(),
+        };
+        if running.line(&format!("{MARK}up "), UNTIL_UP)?.is_some() {
+            return Ok(running);
+        }
+        eprintln!(
+            "boot {boots} of {:?} ended before init:\n{}",
+            setup.kernel,
+            tail(&running.console, 15)
+        );
+    }
+    bail!("{:?} has not come up in {MOST_BOOTS} boots", setup.kernel)
+}
+
+fn arguments(setup: &Setup<'_>) -> Vec<String> {
+    let drive = |path: &Path, more: &str| {
+        let path = path.display();
+        [
+            "-drive".to_owned(),
+            format!("file={path},if=virtio,format=raw{more}"),
+        ]
+    };
+    let (root, more) = match setup.root {
+        Disk::Forgets(path) => (path, ",snapshot=on"),
+        // This machine's own power is not lost: what QEMU has written is there.
+        Disk::Remembers(path) => (path, ",cache=unsafe"),
+    };
+    let nic = if setup.uplink {
+        "user,model=virtio-net-pci,restrict=on"
+    } else {
+        "none"
+    };
+    let line = format!("{KERNEL_LINE} {}", setup.words);
+    let kernel = setup.base.kernel(setup.kernel).display().to_string();
+    let initrd = setup.base.initrd(setup.kernel).display().to_string();
+    let words = [
+        "-accel",
+        "tcg,thread=multi",
+        "-smp",
+        "2",
+        "-cpu",
+        "max",
+        "-m",
+        "2048",
+        "-nographic",
+        "-no-reboot",
+        "-nic",
+        nic,
+        "-kernel",
+        &kernel,
+        "-initrd",
+        &initrd,
+        "-append",
+        &line,
+    ];
+    let words = words.into_iter().map(str::to_owned);
+    let drives = [drive(root, more), drive(setup.payload, ",snapshot=on")];
+    words.chain(drives.into_iter().flatten()).collect()
+}
+
+impl Running {
+    /// Waits for a line with `start` in it; returns what follows.
+    ///
+    /// # Errors
+    /// When the machine ends before or the time is over, with the end of its console.
+    pub fn wait_line(&mut self, start: &str, patience: Duration) -> Result<String> {
+        match self.line(start, patience)? {
+            Some(rest) => Ok(rest),
+            None => bail!(
+                "{:?} ended before it said {start:?}; the end of its console:\n{}",
+                self.kernel,
+                tail(&self.console, 60)
             ),
         }
     }
-}
 
-/// A running emulator, ended with this guard.
-struct Machine(Child);
-
-impl Machine {
-    /// The lines of its console, until it ends.
-    fn console(&mut self) -> Receiver<String> {
-        let (sender, receiver) = channel();
-        let output = self.0.stdout.take().expect("it was asked for above");
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n') {
-                let Ok(line) = line else { return };
-                let line = String::from_utf8_lossy(&line)
-                    .trim_end_matches('\r')
-                    .to_owned();
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        receiver
+    /// Ends it as a power cut does: at once, with whatever was not on its disk lost. Returns
+    /// its console.
+    #[must_use]
+    pub fn cut_power(self) -> String {
+        drop(self.process);
+        let rest: Vec<String> = self.lines.iter().collect();
+        self.console + &rest.join("\n")
     }
-}
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended by itself; then this only collects it.
-        self.0.kill().ok();
-        self.0.wait().ok();
+    /// Waits until it has powered itself off.
+    ///
+    /// # Errors
+    /// When it does not in time, with the end of its console.
+    pub fn finish(mut self, patience: Duration) -> Result<Report> {
+        const NEVER: &str = "\n";
+        self.line(NEVER, patience)?;
+        Ok(Report {
+            outcomes: outcomes(&self.console),
+            boots: self.boots,
+            console: self.console,
+        })
+    }
+
+    /// The same, or none when it has ended.
+    fn line(&mut self, start: &str, patience: Duration) -> Result<Option<String>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    if line.contains("@@") || line.ends_with(" ... FAILED") {
+                        eprintln!("{:?}: {line}", self.kernel);
+                    }
+                    self.console.push_str(&line);
+                    self.console.push('\n');
+                    // Firmware and programs leave lines without an end.
+                    if let Some((_, rest)) = line.split_once(start) {
+                        return Ok(Some(rest.to_owned()));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => bail!(
+                    "{:?} did not get there in {} s; the end of its console:\n{}",
+                    self.kernel,
+                    patience.as_secs(),
+                    tail(&self.console, 60)
+                ),
+            }
+        }
     }
 }
 

@@ -12,10 +12,15 @@ use crate::cache_dir;
 use crate::images::hex;
 
 /// What the system inside consists of, besides Debian's essential packages.
-const PACKAGES: &str = "busybox-static,ca-certificates,conntrack,containerd,curl,ipset,iproute2,iptables,\
-                        iputils-ping,jq,kmod,nftables,procps,runc,strace,util-linux";
+const PACKAGES: &str = "busybox-static,ca-certificates,conntrack,containerd,curl,dbus,firewalld,ipset,\
+                        iproute2,iptables,iputils-ping,jq,kmod,network-manager,nftables,procps,\
+                        runc,strace,systemd-sysv,udev,util-linux";
+/// What systemd would start by itself. A test starts what it is about.
+const NOT_STARTED: &str = "NetworkManager NetworkManager-wait-online apt-daily.timer \
+                           apt-daily-upgrade.timer containerd dpkg-db-backup.timer e2scrub_all.timer \
+                           e2scrub_reap firewalld fstrim.timer logrotate.timer systemd-timesyncd";
 /// Raised when the image is built in another way from the same packages.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 const KERNELS: [Kernel; 2] = [Kernel::Linux6_1, Kernel::Linux6_12];
 
 /// A folder with what [`super::boot`] needs.
@@ -36,7 +41,7 @@ impl Base {
     }
 }
 
-/// The base, from the cache or built now (a minute, nearly all of it downloading).
+/// The base, from the cache or built now (two minutes, nearly all of it downloading).
 pub(super) fn base() -> Result<Base> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _guard = BUILDING.lock();
@@ -61,7 +66,7 @@ pub(super) fn base() -> Result<Base> {
 
 /// This machine's release: programs that are built here must find the libraries that they
 /// were linked with.
-fn suite() -> Result<String> {
+pub(crate) fn suite() -> Result<String> {
     let release = std::fs::read_to_string("/etc/os-release").context("read /etc/os-release")?;
     let codename = release
         .lines()
@@ -77,6 +82,7 @@ fn build(dir: &Path, suite: &str) -> Result<()> {
         .args(["--variant=minbase", &format!("--include={PACKAGES}"), suite])
         .arg(&root))?;
     std::fs::create_dir_all(root.join("seaway"))?;
+    add_unit(&root)?;
     for kernel in KERNELS {
         add_kernel(dir, &root, kernel)?;
     }
@@ -94,6 +100,23 @@ fn build(dir: &Path, suite: &str) -> Result<()> {
         .args([&root, &dir.join("root.img")])
         .arg("2G"))?;
     std::fs::remove_dir_all(&root).context("remove the unpacked root")
+}
+
+/// What systemd starts, where it is process 1.
+fn add_unit(root: &Path) -> Result<()> {
+    let units = root.join("etc/systemd/system");
+    let text = include_str!("seaway.service");
+    std::fs::write(units.join("seaway.service"), text).context("write seaway.service")?;
+    let systemctl = |verb: &str, units: &str| {
+        let mut command = Command::new("chroot");
+        command.arg(root).args(["systemctl", "--quiet", verb]);
+        run(command.args(units.split_whitespace()))
+    };
+    for unit in NOT_STARTED.split_whitespace() {
+        // One that a release does not have need not be disabled.
+        systemctl("disable", unit).ok();
+    }
+    systemctl("enable", "seaway.service")
 }
 
 /// Unpacks a kernel (its package is not installed: that would run a dozen scripts).

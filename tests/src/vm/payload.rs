@@ -9,11 +9,12 @@ use super::image::run;
 use crate::{bin, cargo, images};
 
 /// The second drive of a machine, mounted at `/seaway`: `bin/` our programs, `tests/` test
-/// programs, `cache/` container images.
+/// programs, `files/` texts, `cache/` container images.
 #[derive(Debug, Default)]
 pub struct Payload {
     programs: Vec<(String, PathBuf)>,
     tests: Vec<(String, PathBuf)>,
+    files: Vec<(String, String)>,
     runs: Vec<(String, String)>,
 }
 
@@ -39,6 +40,13 @@ impl Payload {
         self
     }
 
+    /// Adds a text as `/seaway/files/NAME`.
+    #[must_use]
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     /// Adds a command (a line of shell) to be run.
     #[must_use]
     pub fn run(mut self, name: &str, script: &str) -> Self {
@@ -49,7 +57,7 @@ impl Payload {
     /// Makes the drive.
     pub(super) fn write(&self, drive: &Path) -> Result<()> {
         let dir = tempfile::tempdir()?;
-        for name in ["bin", "tests", "runs"] {
+        for name in ["bin", "files", "tests", "runs"] {
             std::fs::create_dir(dir.path().join(name))?;
         }
         for (folder, files) in [("bin", &self.programs), ("tests", &self.tests)] {
@@ -72,9 +80,17 @@ impl Payload {
         }
         // The image's name in the cache is computed from this very program.
         std::fs::copy("/usr/bin/busybox", dir.path().join("busybox"))?;
-        let init = dir.path().join("init");
-        std::fs::write(&init, include_str!("init.sh"))?;
-        run(Command::new("chmod").args(["755"]).arg(&init))?;
+        for (name, text) in [
+            ("init", include_str!("init.sh")),
+            ("runs.sh", include_str!("runs.sh")),
+        ] {
+            let script = dir.path().join(name);
+            std::fs::write(&script, text)?;
+            run(Command::new("chmod").args(["755"]).arg(&script))?;
+        }
+        for (name, text) in &self.files {
+            std::fs::write(dir.path().join("files").join(name), text)?;
+        }
         run(Command::new("mkfs.ext4")
             .args(["-q", "-F", "-d"])
             .args([dir.path(), drive])

@@ -68,6 +68,27 @@ fn case_14_the_guard_of_the_plugins_own_namespace_can_be_lifted() {
     node.assert_empty();
 }
 
+/// What the uplink and an overlay leave is the daemon's to say; the plugin
+/// gives both ends what the conf says.
+#[test]
+fn case_23_both_ends_have_the_mtu_of_the_conf() {
+    if !require_root() {
+        return;
+    }
+    let mut node = Node::with_ranges(&BOTH);
+    node.conf["cniVersion"] = json!("1.1.0");
+    for mtu in [9000, 8950, 8940, 1280] {
+        let pod = Netns::new("pod");
+        node.conf["mtu"] = json!(mtu);
+        let result = node.add("c1", &pod);
+        for (netns, name, place) in [(&node.netns, "swec43057c07aa", 0), (&pod, "eth0", 1)] {
+            assert_eq!(netns.ip_json(&format!("link show {name}"))[0]["mtu"], mtu);
+            assert_eq!(result["interfaces"][place]["mtu"], mtu);
+        }
+        node.del("c1", "");
+    }
+}
+
 #[test]
 fn case_24_44_a_mac_counts_as_the_chain_reports_it() {
     if !require_root() {

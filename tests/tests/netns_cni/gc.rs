@@ -179,7 +179,8 @@ fn case_21_a_stale_interface_of_ours_is_replaced() {
         Netns::new("new"),
     );
     node.add("c1", &old);
-    // The runtime made a new sandbox under the same id.
+    // The runtime made a new sandbox under the same id; the old one has lost its interface.
+    old.ip("link del eth0");
     assert_reaches(&node.netns, &address(&node.add("c1", &new)));
     assert_eq!(old.ip_json("link").as_array().unwrap().len(), 1);
     // The record is lost, too.

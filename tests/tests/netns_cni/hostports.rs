@@ -13,7 +13,7 @@ use crate::node::{Node, addresses, pod_path};
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 
 /// A node with both families and a neighbour outside.
-fn node() -> (Node, Netns) {
+pub(crate) fn node() -> (Node, Netns) {
     let (node, outside) = (Node::with_ranges(&BOTH), Netns::new("outside"));
     for (a, b) in [
         ("192.0.2.1/24", "192.0.2.2/24"),
@@ -29,19 +29,19 @@ fn node() -> (Node, Netns) {
     (node, outside)
 }
 
-fn mapping(host_ip: &str, host_port: u16, protocol: &str) -> Value {
+pub(crate) fn mapping(host_ip: &str, host_port: u16, protocol: &str) -> Value {
     json!({"hostPort": host_port, "containerPort": 80, "protocol": protocol, "hostIP": host_ip})
 }
 
 #[track_caller]
-fn add(node: &mut Node, id: &str, pod: &Netns, ports: &[Value]) -> Value {
+pub(crate) fn add(node: &mut Node, id: &str, pod: &Netns, ports: &[Value]) -> Value {
     node.conf["runtimeConfig"] = json!({"portMappings": ports});
     let result = node.add(id, pod);
     node.conf["runtimeConfig"] = Value::Null;
     result
 }
 
-fn serve(pod: &Netns, name: &str) -> [Server; 2] {
+pub(crate) fn serve(pod: &Netns, name: &str) -> [Server; 2] {
     [Tcp, Udp].map(|protocol| pod.serve(protocol, "[::]:80", name))
 }
 
@@ -227,55 +227,6 @@ fn case_42_udp_flows_follow_the_port_from_pod_to_pod() {
     let flows = node.netns.must_run(&["conntrack", "-L", "-p", "udp"]);
     assert!(!flows.contains("10.244.1."), "{flows}");
     assert_eq!(ask(), "host");
-}
-
-#[test]
-fn a_port_that_is_taken_is_refused_and_a_stale_one_is_not() {
-    if !require_root() {
-        return;
-    }
-    let (mut node, outside) = node();
-    let (a, b) = (Netns::new("a"), Netns::new("b"));
-    let ports = [mapping("", 80, "tcp")];
-    add(&mut node, "a", &a, &ports);
-    let before = elements(&node);
-    node.conf["runtimeConfig"] = json!({"portMappings": ports});
-    let error = node.fails("ADD", "b", pod_path(&b));
-    assert_eq!(error["code"], 100);
-    let message = error["msg"].as_str().unwrap();
-    assert!(message.contains("hostPort 80/tcp is taken"), "{error}");
-    assert!(message.contains("container a"), "{error}");
-    assert_eq!(elements(&node), before);
-    assert_eq!(node.records().len(), 2);
-    // Somebody has removed a's record and interface, but not its port.
-    std::fs::remove_dir_all(node.record_dir()).unwrap();
-    a.ip("link del eth0");
-    // b's own address is not a's, which is why the port is seen as stale.
-    node.conf["ipam"]["ranges"][0]["rangeStart"] = json!("10.244.1.9");
-    node.conf["ipam"]["ranges"][1]["rangeStart"] = json!("fd00:1:2::9");
-    node.add("b", &b);
-    let _servers = serve(&b, "b");
-    assert_eq!(outside.ask_tcp("192.0.2.1:80").unwrap(), "b");
-    assert_eq!(outside.ask_tcp("[fd00:192::1]:80").unwrap(), "b");
-}
-
-#[test]
-fn case_39_del_of_an_old_sandbox_leaves_the_new_ones_port() {
-    if !require_root() {
-        return;
-    }
-    let (mut node, outside) = node();
-    let (old, new) = (Netns::new("old"), Netns::new("new"));
-    add(&mut node, "old", &old, &[mapping("", 80, "tcp")]);
-    // The runtime could not reach us, and the interface was removed with the pod.
-    node.del("old", "");
-    add(&mut node, "new", &new, &[mapping("", 80, "tcp")]);
-    for _ in 0..3 {
-        node.del("old", "");
-    }
-    let _servers = serve(&new, "new");
-    assert_eq!(outside.ask_tcp("192.0.2.1:80").unwrap(), "new");
-    assert_eq!(node.records().len(), 2);
 }
 
 #[test]

@@ -4,49 +4,31 @@
 //! something, so a kill at each of those, before it is carried out, meets every
 //! state that there is. Which they are is found by tracing a whole run.
 
-use std::collections::BTreeMap;
-use std::process::{Command, Output};
-
 use seaway_testbed::{Netns, require_root};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 use crate::hostports::elements;
-use crate::node::{Node, addresses, assert_reaches, feed, pod_path, success, text};
+use crate::node::{Node, addresses, assert_reaches, pod_path, success, text};
+use crate::trace::{strace_is_missing, traced};
 
 /// `openat` counts when it creates.
-const CHANGING: [&str; 10] = [
+const CHANGING: [&str; 11] = [
     "openat",
     "write",
+    "pwrite64",
     "mkdir",
     "rename",
     "unlink",
     "rmdir",
     "sendto",
-    "flock",
+    "fcntl",
     "fsync",
     "exit_group",
 ];
 
 /// The k-th call of a system call.
 type Point = (String, usize);
-
-fn strace_is_missing() -> bool {
-    let missing = Command::new("strace").arg("-V").output().is_err();
-    if missing {
-        seaway_testbed::skip("needs strace, which kills at a chosen system call");
-    }
-    missing
-}
-
-/// The plugin under strace.
-fn traced(node: &Node, verb: &str, id: &str, pod: &str, options: &[&str]) -> Output {
-    let plain = node.command(verb, id, pod);
-    let mut command = node.netns.command("strace");
-    command.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
-    command.arg("-f").args(options);
-    command.arg(&node.program);
-    feed(command, &node.conf)
-}
 
 fn points(node: &Node, verb: &str, id: &str, pod: &str) -> Vec<Point> {
     let log = node.dir.path().join("trace");

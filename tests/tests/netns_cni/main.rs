@@ -4,16 +4,26 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod add;
+mod burst;
 mod capabilities;
 mod cases;
+mod chain;
+mod contested;
+mod damage;
 mod del;
 mod delegate;
+mod dhcp;
 mod dual;
 mod failures;
 mod gc;
 mod hostports;
+mod kernel;
 mod killed;
 mod loopback;
 mod node;
 mod overlap;
+mod parts;
 mod protocol;
+mod runtimes;
+mod trace;
+mod twice;

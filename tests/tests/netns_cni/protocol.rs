@@ -1,5 +1,6 @@
 //! Versions, results, CHECK, STATUS, VERSION.
 
+use std::io::Write as _;
 use std::process::Stdio;
 
 use seaway_testbed::{Netns, require_root};
@@ -129,30 +130,104 @@ fn case_1_to_4_version_and_commands_that_are_none() {
         return;
     }
     let node = Node::new("10.244.1.0/24");
-    let version = success(&node.call("VERSION", "", ""));
-    assert_eq!(
-        version["supportedVersions"],
-        json!([
-            "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"
-        ])
-    );
-    assert_eq!(node.fails("FOO", "c1", "")["code"], 4);
-    let error = node.fails("ADD", "", "");
+    let supported = json!([
+        "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"
+    ]);
+    // With the conf, with nothing, and with what the specification has.
+    for conf in [
+        node.conf.to_string(),
+        String::new(),
+        r#"{"cniVersion":"0.4.0"}"#.to_owned(),
+    ] {
+        let mut command = node.netns.command(&node.program);
+        command.env_clear().env("CNI_COMMAND", "VERSION");
+        let version = success(&feed_text(command, &conf));
+        assert_eq!(version["supportedVersions"], supported, "{conf}");
+        assert!(version["cniVersion"].is_string(), "{conf}");
+    }
+    let error = node.fails("FOO", "c1", "");
     assert_eq!(error["code"], 4);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("CNI_CONTAINERID, CNI_NETNS"),
-        "{error}"
+    let message = error["msg"].as_str().unwrap();
+    assert!(message.contains("CNI_COMMAND=FOO"), "{error}");
+    for (missing, names) in [
+        (&["CNI_NETNS", "CNI_IFNAME"][..], "CNI_IFNAME, CNI_NETNS"),
+        (&["CNI_CONTAINERID"], "CNI_CONTAINERID"),
+        (
+            &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
+            "CNI_CONTAINERID, CNI_IFNAME, CNI_NETNS",
+        ),
+    ] {
+        let mut command = node.command("ADD", "c1", "/run/netns/x");
+        for name in missing {
+            command.env_remove(name);
+        }
+        let error = crate::node::failure(&feed_text(command, &node.conf.to_string()));
+        assert_eq!(error["code"], 4);
+        let message = error["msg"].as_str().unwrap();
+        assert!(message.ends_with(&format!("missing: {names}")), "{error}");
+    }
+    // Somebody has typed its name: on a terminal, and without one.
+    let mut plain = node.netns.command(&node.program);
+    let mut terminal = node.netns.command("script");
+    let by_hand = format!("{} 2>&1 >/dev/null", node.program.display());
+    terminal.args(["--quiet", "--return", "--command", &by_hand, "/dev/null"]);
+    for (name, command) in [("null", plain.env_clear()), ("tty", terminal.env_clear())] {
+        command.env("PATH", "/usr/bin:/bin");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        // A terminal has one stream for both.
+        let about = if name == "tty" {
+            &output.stdout
+        } else {
+            &output.stderr
+        };
+        let about = String::from_utf8_lossy(about);
+        assert!(
+            about.contains("Seaway CNI plugin") && about.contains("1.1.0"),
+            "{about}"
+        );
+        assert!(
+            name == "tty" || output.stdout.is_empty(),
+            "{}",
+            text(&output)
+        );
+    }
+    assert!(!node.dir.path().join("cni").exists(), "nothing was touched");
+    node.assert_empty();
+}
+
+fn feed_text(mut command: std::process::Command, conf: &str) -> std::process::Output {
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    // Who fails early does not read it.
+    child.stdin.take().unwrap().write_all(conf.as_bytes()).ok();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn case_7_versions_that_are_absent_or_not_supported() {
+    if !require_root() {
+        return;
+    }
+    let (mut node, pod) = (
+        Node::with_ranges(&["10.244.1.0/24", "fd00:1:2::/64"]),
+        Netns::new("pod"),
     );
-    let by_hand = node
-        .netns
-        .command(&node.program)
-        .env_clear()
-        .stdin(Stdio::null())
-        .output();
-    let by_hand = by_hand.unwrap();
-    assert!(by_hand.status.success() && by_hand.stdout.is_empty());
-    assert!(String::from_utf8_lossy(&by_hand.stderr).contains("1.1.0"));
+    for strange in ["2.0.0", "1.1", "0.5.0"] {
+        node.conf["cniVersion"] = json!(strange);
+        for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
+            let error = node.fails(verb, "c1", pod_path(&pod));
+            assert_eq!(error["code"], 1, "{verb} {strange}: {error}");
+            let all = format!("{} {}", error["msg"], error["details"]);
+            assert!(all.contains(strange) && all.contains("0.1.0, ") && all.contains("1.1.0"));
+        }
+    }
+    node.assert_empty();
+    node.conf.as_object_mut().unwrap().remove("cniVersion");
+    let result = node.add("c1", &pod);
+    assert_eq!(result["ip4"]["ip"], "10.244.1.2/32", "{result}");
+    assert_eq!(result["ip6"]["ip"], "fd00:1:2::2/128", "{result}");
+    assert!(result.get("ips").is_none() && result.get("interfaces").is_none());
+    node.del("c1", "");
+    node.assert_empty();
 }

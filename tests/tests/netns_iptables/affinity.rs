@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{
     DesiredState, Frontend, FrontendKind, LocalSources, TrafficPolicy,
 };
@@ -63,6 +64,9 @@ fn a_client_comes_back_to_its_endpoint() {
             !n.sync(&sticky(2, 10_800)),
             "what was read is what was written"
         );
+        // Rules name sets, of which the kernel tells numbers.
+        let rendered = n.backend.render(&sticky(2, 10_800));
+        assert_eq!(n.read_without_save(), rendered);
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             let first = only(&n.client, protocol, VIP);
             assert_eq!(
@@ -119,6 +123,35 @@ fn among_local_endpoints_too() {
         assert_eq!(only(&n.outside, Protocol::Tcp, NODE_PORT), first);
         let seen = n.outside.ask(Protocol::Tcp, NODE_PORT).unwrap().client;
         assert_eq!(seen.ip().to_string(), crate::node::OUTSIDE);
+    });
+}
+
+/// Case 186: what a client has met at one port says nothing about another.
+#[test]
+fn ports_of_one_service_choose_for_themselves() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&sticky(2, 10_800));
+        n.host.ip("route add 10.9.0.0/24 via 10.244.9.2");
+        let mut differ = 0;
+        for i in 1..=30 {
+            n.client.ip(&format!("addr add 10.9.0.{i}/32 dev lo"));
+            n.client.ip(&format!(
+                "route replace default via 10.244.9.1 src 10.9.0.{i}"
+            ));
+            let both = || {
+                [Protocol::Tcp, Protocol::Udp].map(|protocol| {
+                    let answer = n.client.ask(protocol, VIP).unwrap();
+                    assert_eq!(answer.client.ip().to_string(), format!("10.9.0.{i}"));
+                    answer.name
+                })
+            };
+            let met = both();
+            assert_eq!(both(), met, "each port keeps its choice");
+            differ += u32::from(met[0] != met[1]);
+        }
+        // All alike, or all different, by chance: once in 2^29.
+        assert!((1..30).contains(&differ), "{differ} of 30");
     });
 }
 
@@ -183,5 +216,41 @@ fn a_thousand_clients_keep_their_endpoints() {
         assert_eq!(entries(&n), 1000);
         n.remove_all();
         assert!(sets(&n).is_empty(), "{:?}", sets(&n));
+    });
+}
+
+#[test]
+fn a1_affinity_holds_on_every_address_under_policy_local() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let mut desired = sticky(2, 10_800);
+        let pods = vec!["10.244.0.0/16".parse().unwrap()];
+        desired.v4.local_sources = LocalSources::Networks(pods);
+        for port in desired.v4.services.values_mut() {
+            port.external = TrafficPolicy::Local;
+            let balanced = Frontend {
+                addr: "192.0.2.10".parse().unwrap(),
+                kind: FrontendKind::LoadBalancer,
+                ..port.frontends[0]
+            };
+            port.frontends.push(balanced);
+        }
+        n.sync(&desired);
+        let first = only(&n.outside, Protocol::Tcp, NODE_PORT);
+        n.outside.ip("route replace 192.0.2.10/32 via 192.168.60.1");
+        assert_eq!(only(&n.outside, Protocol::Tcp, "192.0.2.10:80"), first);
+    });
+}
+
+#[test]
+fn a4_affinity_works_again_after_there_was_nobody() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&sticky(2, 10_800));
+        only(&n.client, Protocol::Tcp, VIP);
+        n.sync(&sticky(0, 10_800));
+        n.client.ask(Protocol::Tcp, VIP).unwrap_err();
+        n.sync(&sticky(2, 10_800));
+        only(&n.client, Protocol::Tcp, VIP);
     });
 }

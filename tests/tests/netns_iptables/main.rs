@@ -4,8 +4,14 @@
 
 mod affinity;
 mod flows;
+mod guards;
 mod node;
+mod objects;
 mod passage;
+mod reports;
+mod reports_flows;
+mod reports_tcp;
 mod rules;
+mod sctp;
 mod traffic;
 mod udp;

@@ -87,6 +87,26 @@ impl Node {
         self.host.enter(|| block_on(backend.read_back())).unwrap()
     }
 
+    /// In words, as iptables says it.
+    pub(crate) fn read_in_full(&mut self) -> Rendered {
+        let backend = &mut self.backend;
+        let read = || block_on(backend.read_in_full());
+        self.host.enter(read).unwrap()
+    }
+
+    /// The same read by a backend that has no `iptables-save`: nft's rules are read without.
+    pub(crate) fn read_without_save(&mut self) -> Rendered {
+        let mut config = config(self.flavour);
+        config.nft.save = "/nowhere/iptables-save".into();
+        config.nft.save_v6.clone_from(&config.nft.save);
+        config.ipv6 = Some(true);
+        let read = || {
+            let mut backend = block_on(Iptables::new(config)).unwrap();
+            block_on(backend.read_back()).unwrap()
+        };
+        self.host.enter(read)
+    }
+
     pub(crate) fn remove_all(&mut self) {
         let backend = &mut self.backend;
         self.host.enter(|| block_on(backend.remove_all())).unwrap();

@@ -113,7 +113,8 @@ fn what_conntrack_cannot_place_is_dropped_if_a_pod_sends_it() {
         n.host.sysctl("netfilter/nf_conntrack_tcp_loose", "0");
         let invalid = |n: &Node| {
             let words = format!("iptables-{flavour}-save -c | grep -- '--ctstate INVALID'");
-            let line = n.host.must_run(&["sh", "-c", &words]);
+            let lines = n.host.must_run(&["sh", "-c", &words]);
+            let line = lines.lines().find(|line| line.contains("FORWARD")).unwrap();
             let packets = line.trim_start_matches('[').split(':').next().unwrap();
             packets.parse::<u64>().unwrap()
         };

@@ -1,13 +1,15 @@
 //! What is in the kernel: ours as rendered, everybody else's as it was.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{DesiredState, LocalSources};
+use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
 use seaway_testbed::{Netns, require_root};
 
-use crate::node::{Node, block_on, config, each_flavour, in_v6, many, web};
+use crate::node::{Node, VIP, block_on, config, each_flavour, in_v6, many, web};
 
 const FOREIGN: &str = r#"*nat
 :DOCKER - [0:0]
@@ -44,10 +46,10 @@ fn what_is_read_back_is_what_was_written() {
             // Both families at once: the second half says the same in IPv6.
             desired.v6 = in_v6(&desired.v4);
             assert!(n.sync(&desired));
-            assert_eq!(
-                n.read_back().to_string(),
-                n.backend.render(&desired).to_string()
-            );
+            let rendered = n.backend.render(&desired);
+            assert_eq!(n.read_in_full().to_string(), rendered.to_string());
+            assert_eq!(n.read_back(), rendered);
+            assert_eq!(n.read_without_save(), rendered);
             assert!(!n.sync(&desired), "a second round finds nothing to do");
         }
         n.remove_all();
@@ -120,6 +122,35 @@ fn damage_is_found_and_repaired() {
             assert!(n.sync(&web(2)), "{damage}");
             assert_eq!(n.dump(flavour), good, "{damage}");
         }
+    });
+}
+
+/// Case 241.
+#[test]
+fn counters_of_services_that_do_not_change_are_kept() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&many(20, 2));
+        for _ in 0..5 {
+            n.client.ask_tcp(VIP).unwrap();
+        }
+        let counted = |n: &Node| {
+            let dump = n
+                .host
+                .must_run(&[&format!("iptables-{flavour}-save"), "-c", "-t", "nat"]);
+            let lines = dump.lines().filter(|line| line.contains("default/web"));
+            let lines = lines.filter(|line| line.starts_with('[') && !line.starts_with("[0:0]"));
+            lines.map(str::to_owned).collect::<BTreeSet<_>>()
+        };
+        let before = counted(&n);
+        assert!(!before.is_empty());
+        // One endpoint of another.
+        let mut changed = many(20, 2);
+        let mut others = changed.v4.services.iter_mut();
+        let (_, other) = others.find(|(name, _)| name.name == "svc-3").unwrap();
+        other.cluster.pop().unwrap();
+        assert!(n.sync(&changed));
+        assert_eq!(counted(&n), before);
     });
 }
 
@@ -199,7 +230,7 @@ fn flavours_are_not_mixed() {
 }
 
 #[test]
-fn a_table_that_only_nft_can_show_is_an_error_and_not_empty() {
+fn a_table_that_only_nft_can_show_is_read_and_not_taken_for_empty() {
     if !require_root() {
         return;
     }
@@ -214,17 +245,38 @@ fn a_table_that_only_nft_can_show_is_an_error_and_not_empty() {
 
     nft(&n, "add chain ip nat other");
     nft(&n, "add rule ip nat other dnat to 192.0.2.1");
+    assert!(!n.sync(&web(2)), "nor does a rule of nft's own");
+    assert!(n.sync(&web(1)) && !n.sync(&web(1)));
+    // Who wants to see them is told why iptables does not show them.
     let backend = &mut n.backend;
-    let error = n.host.enter(|| block_on(backend.read_back())).unwrap_err();
+    let read = || block_on(backend.read_in_full());
+    let error = n.host.enter(read).unwrap_err();
     let mut error: &dyn std::error::Error = &error;
     while let Some(cause) = error.source() {
         error = cause;
     }
     let why = "the nat table holds something that only nft can show";
     assert_eq!(error.to_string(), why);
+}
 
-    nft(&n, "flush chain ip nat other");
-    assert!(!n.sync(&web(2)), "ours were left as they were");
+/// Others' rules among ours, which have no words here, are read by iptables, and put right.
+#[test]
+fn rules_that_are_not_understood_are_repaired() {
+    if !require_root() {
+        return;
+    }
+    let mut n = Node::new(config(Flavour::Nft));
+    n.sync(&web(2));
+    let before = n.dump(Flavour::Nft);
+    for rule in [
+        "-t nat -I SEAWAY-SERVICES -m limit --limit 1/sec -j RETURN",
+        "-t nat -I POSTROUTING -m length --length 1:2 -j SEAWAY-POSTROUTING",
+    ] {
+        n.host
+            .must_run(&["sh", "-c", &format!("iptables-nft {rule}")]);
+        assert!(n.sync(&web(2)), "{rule}");
+        assert_eq!(n.dump(Flavour::Nft), before);
+    }
 }
 
 #[test]
@@ -233,13 +285,15 @@ fn iptables_that_is_not_installed_is_named() {
         return;
     }
     let mut config = config(Flavour::Nft);
-    config.nft.save = "/nowhere/iptables-save".into();
-    let mut backend = block_on(Iptables::new(config)).unwrap();
-    let error = block_on(backend.read_back()).unwrap_err();
+    config.nft.restore = "/nowhere/iptables-restore".into();
+    let mut n = Node::new(config);
+    let backend = &mut n.backend;
+    let round = || block_on(sync_once(backend, None, &web(1)));
+    let error = n.host.enter(round).unwrap_err();
     let why = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(
         (error.to_string().as_str(), why.as_str()),
-        ("read the nft rules", "start /nowhere/iptables-save")
+        ("write the nft rules", "start /nowhere/iptables-restore")
     );
     assert_eq!(error.retry(), seaway_proxy_core::backend::Retry::Never);
 }

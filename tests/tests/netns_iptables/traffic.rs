@@ -1,10 +1,10 @@
 //! Who answers, and whom the server sees.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
-use seaway_proxy_core::desired::LocalSources;
+use seaway_proxy_core::desired::{self, LocalSources};
 use seaway_testbed::Netns;
 use seaway_testbed::peer::{Held, PATIENCE, Protocol};
 
@@ -133,6 +133,76 @@ fn ports_that_no_service_has_are_left_alone() {
         n.outside.ip("addr add 10.96.0.10/32 dev lo");
         assert_eq!(n.client.ask_tcp("10.96.0.10:81").unwrap(), "outside");
         drop(server);
+    });
+}
+
+/// Case 39: as in kube-proxy's iptables mode, an echo request is no Service's business.
+#[test]
+fn a_ping_to_a_cluster_ip_is_left_alone() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.sync(&web(2));
+        let (ip, _) = VIP.split_once(':').unwrap();
+        let ping = |from: &Netns| {
+            let ping = ["busybox", "ping", "-c", "1", "-W", "1", ip];
+            from.run(&ping).status.success()
+        };
+        assert!(!ping(&n.client), "nobody has the address");
+        n.outside.ip(&format!("addr add {ip}/32 dev lo"));
+        assert!(ping(&n.client) && ping(&n.host), "somebody has");
+    });
+}
+
+/// Case 255: what is larger than a packet, both ways.
+#[test]
+fn large_requests_and_answers_pass() {
+    const LARGE: usize = 4 << 20;
+    const DATAGRAM: usize = 60_000;
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let mut desired = web(1);
+        let echo: SocketAddr = "10.244.0.2:9090".parse().unwrap();
+        for service in desired.v4.services.values_mut() {
+            if service.frontends[0].protocol == desired::Protocol::Udp {
+                service.cluster[0].addr = echo;
+                service.serving = vec![echo];
+            }
+        }
+        n.sync(&desired);
+        let udp = n.pods[0].enter(|| UdpSocket::bind(echo)).unwrap();
+        udp.set_read_timeout(Some(PATIENCE)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut room = vec![0; DATAGRAM + 1];
+                let (length, from) = udp.recv_from(&mut room).unwrap();
+                udp.send_to(&room[..length], from).unwrap();
+            });
+            n.client.enter(|| {
+                let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.connect(VIP).unwrap();
+                let sent: Vec<u8> = (0..DATAGRAM)
+                    .map(|i| u8::try_from(i % 251).unwrap())
+                    .collect();
+                socket.send(&sent).unwrap();
+                let mut got = vec![0; DATAGRAM + 1];
+                let length = socket.recv(&mut got).unwrap();
+                assert!(got[..length] == sent, "{length} bytes came back");
+            });
+        });
+        // The other servers echo what follows their greeting.
+        n.client.enter(|| {
+            let mut stream = BufReader::new(TcpStream::connect(VIP).unwrap());
+            stream.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.read_line(&mut String::new()).unwrap();
+            let mut writer = stream.get_ref().try_clone().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(move || writer.write_all(&vec![7; LARGE]).unwrap());
+                let mut got = vec![0; LARGE];
+                stream.read_exact(&mut got).unwrap();
+                assert!(got.iter().all(|byte| *byte == 7));
+            });
+        });
     });
 }
 

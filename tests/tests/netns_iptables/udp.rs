@@ -4,7 +4,9 @@ use std::io;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use seaway_proxy_core::desired::{DesiredState, Endpoint, Frontend, FrontendKind, Protocol};
+use seaway_proxy_core::desired::{
+    DesiredState, Endpoint, Frontend, FrontendKind, LocalSources, Protocol, TrafficPolicy,
+};
 use seaway_proxy_iptables::{Config, Iptables};
 use seaway_testbed::Netns;
 
@@ -76,7 +78,14 @@ impl Client {
         let asked = || {
             self.0.send(b"who?")?;
             let mut room = [0; 100];
-            let length = self.0.recv(&mut room)?;
+            // A command of the backend that ends is a signal, and a wait with a timeout is
+            // not taken up again by itself after one.
+            let length = loop {
+                match self.0.recv(&mut room) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    received => break received?,
+                }
+            };
             Ok(String::from_utf8_lossy(&room[..length]).into_owned())
         };
         let asked: io::Result<String> = asked();
@@ -247,5 +256,87 @@ fn a_failed_round_does_not_lose_the_clean_up() {
         n.host.enter(half_done);
         assert!(!n.sync(&dns(&[1], &[1])), "the rules are there");
         all_answered(&clients, "pod1");
+    });
+}
+
+/// Who never gets an answer keeps conntrack's entry alive by sending alone.
+#[test]
+fn u2_u11_a_one_way_sender_does_not_reach_an_endpoint_that_has_gone() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        let silent = || UdpSocket::bind("10.244.0.2:9000");
+        let receiver = n.pods[0].enter(silent).unwrap();
+        let moment = Duration::from_millis(20);
+        receiver.set_read_timeout(Some(moment)).unwrap();
+        let mut desired = dns(&[0], &[0]);
+        for port in desired.v4.services.values_mut() {
+            port.cluster.iter_mut().for_each(|e| e.addr.set_port(9000));
+            port.serving.iter_mut().for_each(|addr| addr.set_port(9000));
+        }
+        n.sync(&desired);
+        let Client(sender) = Client::new(&n.client, VIP);
+        let mut room = [0; 10];
+        let mut arrives = || std::iter::from_fn(|| receiver.recv(&mut room).ok()).count() > 0;
+        let arrived = (0..50).any(|_| {
+            sender.send(b"count").unwrap();
+            arrives()
+        });
+        assert!(arrived);
+        n.sync(&dns(&[], &[]));
+        arrives();
+        let told = (0..50).any(|_| {
+            let refused = sender.send(b"count").is_err();
+            assert!(!arrives(), "nothing goes to who has gone");
+            refused
+        });
+        assert!(told, "the sender is refused");
+        assert_eq!(entries(&n, "src=10.244.0.2 "), [""; 0]);
+    });
+}
+
+/// The stream is there before this node has an endpoint, while others have.
+#[test]
+fn p1_t11_u14_a_udp_stream_from_outside_follows_this_nodes_endpoints_with_its_address() {
+    each_flavour(|flavour| {
+        let mut n = Node::new(config(flavour));
+        n.outside.ip("route replace 192.0.2.10/32 via 192.168.60.1");
+        n.outside.ip("route replace 192.168.60.1/32 dev eth0");
+        let local = |here: &[u8], pod: u8| {
+            let mut desired = dns(&[pod], here);
+            let pods = vec!["10.244.0.0/16".parse().unwrap()];
+            desired.v4.local_sources = LocalSources::Networks(pods);
+            for port in desired.v4.services.values_mut() {
+                port.external = TrafficPolicy::Local;
+                let balanced = Frontend {
+                    addr: "192.0.2.10".parse().unwrap(),
+                    kind: FrontendKind::LoadBalancer,
+                    ..port.frontends[0]
+                };
+                port.frontends.push(balanced);
+                port.cluster
+                    .iter_mut()
+                    .for_each(|e| e.local = !here.is_empty());
+                port.local = port.cluster.clone();
+                port.local.retain(|e| e.local);
+            }
+            desired
+        };
+        n.sync(&local(&[], 1));
+        let clients = [NODE, "192.0.2.10:80"].map(|to| Client::new(&n.outside, to));
+        for client in &clients {
+            client.0.send(b"who?").unwrap();
+            client.0.send(b"who?").unwrap();
+        }
+        for pod in [0, 1, 0] {
+            n.sync(&local(&[pod], pod));
+            all_answered(&clients, &format!("pod{pod}"));
+        }
+        for client in &clients {
+            client.0.send(b"who?").unwrap();
+            let mut room = [0; 100];
+            let length = client.0.recv(&mut room).unwrap();
+            let seen = String::from_utf8_lossy(&room[..length]).into_owned();
+            assert!(seen.starts_with(&format!("pod0 {OUTSIDE}:")), "{seen}");
+        }
     });
 }

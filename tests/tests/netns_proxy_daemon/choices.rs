@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_api::{FakeApi, NODES, SERVICES, SLICES};
 use crate::node::{API, Node};
 use crate::{fill, node, service};
+use seaway_testbed::fake_api::{FakeApi, NODES, SERVICES, SLICES};
 use seaway_testbed::peer::Protocol;
 use seaway_testbed::require_root;
 

@@ -1,5 +1,6 @@
 //! A node to run the daemon on, and the daemon.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,6 +43,11 @@ impl Node {
         // A "pod" on the node itself, and a way for Service addresses to be sent at all.
         netns.ip("addr add 10.244.0.5/32 dev lo");
         netns.ip("route add default dev eth0 src 172.30.0.11");
+        Self::of(netns)
+    }
+
+    /// A node that is a namespace already.
+    pub(crate) fn of(netns: Netns) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let kubeconfig = json!({
             "clusters": [{ "name": "c", "cluster": { "server": format!("http://{API}") } }],
@@ -83,15 +89,20 @@ impl Node {
     }
 
     pub(crate) fn start(&self, service_proxy: &str) -> Daemon {
-        let network = ["--cluster-cidr", "10.244.0.0/16"];
+        let network = ["--cluster-cidr", "10.244.0.0/16", "--pod-routes", "direct"];
         self.start_with(service_proxy, &network)
     }
 
     pub(crate) fn start_with(&self, service_proxy: &str, flags: &[&str]) -> Daemon {
+        self.start_as("a", service_proxy, flags)
+    }
+
+    /// As the node of this name.
+    pub(crate) fn start_as(&self, name: &str, service_proxy: &str, flags: &[&str]) -> Daemon {
         let log = self.path("log");
         let mut command = self.command("run");
         command.arg("--kubeconfig").arg(self.path("kubeconfig"));
-        command.args(["--node-name", "a"]).args(flags);
+        command.args(["--node-name", name]).args(flags);
         command.args([
             "--service-proxy",
             service_proxy,
@@ -150,14 +161,16 @@ impl Node {
         Ok((code, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
     }
 
+    /// A program of the node's, in its cgroup as well, where eBPF meets it.
+    pub(crate) fn command_inside(&self, program: impl AsRef<OsStr>) -> Command {
+        let place = Join::new().netns(&self.netns).cgroup(&self.cgroup);
+        place.command(program)
+    }
+
     /// What answers at a Service address, asked from inside the node's cgroup.
     pub(crate) fn ask(&self, address: &str) -> String {
-        let place = Join::new().netns(&self.netns).cgroup(&self.cgroup);
-        let asked = place
-            .command(bin("seaway-peer"))
-            .args(["ask", "tcp", address])
-            .output();
-        let output = asked.unwrap();
+        let mut asks = self.command_inside(bin("seaway-peer"));
+        let output = asks.args(["ask", "tcp", address]).output().unwrap();
         let text = if output.status.success() {
             output.stdout
         } else {
@@ -193,6 +206,12 @@ impl Node {
         self.mounts.enter(|| files(Path::new("/sys/fs/bpf")))
     }
 
+    /// Takes one of our BPF objects away, by its path below our directory.
+    pub(crate) fn remove_pin(&self, path: &str) {
+        let path = Path::new("/sys/fs/bpf/seaway/v1").join(path);
+        self.mounts.enter(|| fs::remove_file(&path)).unwrap();
+    }
+
     /// Tables other than those that iptables makes.
     pub(crate) fn nft(&self) -> Vec<String> {
         let tables = self.netns.must_run(&["nft", "list", "tables"]);
@@ -205,6 +224,10 @@ impl Node {
 }
 
 impl Daemon {
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.log.clone()
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
@@ -245,6 +268,10 @@ impl Daemon {
     /// Waits for an end that has been asked for already.
     pub(crate) fn ended(mut self) -> ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn lives(&mut self) -> bool {

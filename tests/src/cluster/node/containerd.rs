@@ -13,7 +13,7 @@ use crate::cluster::{registry, tool};
 pub(super) const ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
 pub(super) fn daemon(node: &Node, cluster_dir: &Path) -> Result<Daemon> {
-    let registries = registry::write_hosts(cluster_dir)?;
+    let registries = registry::write_hosts(cluster_dir, node.families)?;
     let config = node.dir.join("containerd.toml");
     fs::write(&config, configuration(&registries))
         .with_context(|| format!("write {}", config.display()))?;

@@ -2,8 +2,8 @@
 
 use super::{Node, containerd};
 use crate::bin;
+use crate::cluster::Cni;
 use crate::cluster::place::Daemon;
-use crate::cluster::{CLUSTER_CIDR, Cni, DNS_IP};
 
 pub(super) fn agent(node: &Node) -> Daemon {
     let name = format!("{}-agent", node.name);
@@ -15,7 +15,7 @@ pub(super) fn agent(node: &Node) -> Daemon {
                 node.pki(&format!("{}.kubeconfig", node.name))
             ),
             format!("--node-name={}", node.name),
-            format!("--node-ip={}", node.ip),
+            format!("--node-ip={}", node.ip()),
             format!("--runtime-endpoint={}", containerd::ENDPOINT),
             format!("--cgroup-root=/{}", node.cgroups.name()),
             format!("--client-ca-file={}", node.pki("ca.crt")),
@@ -27,10 +27,18 @@ pub(super) fn agent(node: &Node) -> Daemon {
                 "--tls-private-key-file={}",
                 node.pki(&format!("{}-serving.key", node.name))
             ),
-            format!("--cluster-dns={DNS_IP}"),
+            format!("--cluster-dns={}", node.families.dns_ip()),
             "--cluster-domain=cluster.local".into(),
         ])
         .env("RUST_BACKTRACE", "1")
+}
+
+/// The pod network alone, beside kube-proxy, which has the usual ports.
+pub(super) fn pod_network(node: &Node) -> Daemon {
+    proxy(node, "off").args([
+        "--healthz-bind-address=127.0.0.1:10266",
+        "--metrics-bind-address=127.0.0.1:10259",
+    ])
 }
 
 /// `seaway-proxy` with the given service proxy, and the pod network when the CNI is ours.
@@ -53,8 +61,9 @@ pub(super) fn proxy(node: &Node, service_proxy: &str) -> Daemon {
             format!("--node-name={}", node.name),
             format!("--service-proxy={service_proxy}"),
             format!("--pod-network={pod_network}"),
-            format!("--cluster-cidr={CLUSTER_CIDR}"),
+            format!("--cluster-cidr={}", node.families.cluster_cidrs()),
             format!("--cgroup-root={}", node.cgroups.v2().display()),
         ])
+        .args(node.pod_network_args.clone())
         .env("RUST_BACKTRACE", "1")
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Node, containerd};
 use crate::cluster::place::Daemon;
-use crate::cluster::{CLUSTER_CIDR, DNS_IP, tool};
+use crate::cluster::tool;
 
 pub(super) fn kubelet(node: &Node) -> Result<Daemon> {
     let config = json!({
@@ -24,7 +24,7 @@ pub(super) fn kubelet(node: &Node) -> Result<Daemon> {
         "containerRuntimeEndpoint": containerd::ENDPOINT,
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{}", node.cgroups.name()),
-        "clusterDNS": [DNS_IP],
+        "clusterDNS": [node.families.dns_ip()],
         "clusterDomain": "cluster.local",
         // What follows is for the machine: v1 hierarchies, no rights over limits, a full disk.
         "failCgroupV1": false,
@@ -42,7 +42,7 @@ pub(super) fn kubelet(node: &Node) -> Result<Daemon> {
             node.pki(&format!("{}.kubeconfig", node.name))
         ),
         format!("--hostname-override={}", node.name),
-        format!("--node-ip={}", node.ip),
+        format!("--node-ip={}", node.ips.join(",")),
     ]))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn kube_proxy(node: &Node) -> Daemon {
     Daemon::new(node.logs(), &name, tool("kube-proxy")).args([
         format!("--kubeconfig={}", node.pki("proxy.kubeconfig")),
         format!("--hostname-override={}", node.name),
-        format!("--cluster-cidr={CLUSTER_CIDR}"),
+        format!("--cluster-cidr={}", node.families.cluster_cidrs()),
         "--proxy-mode=iptables".into(),
         // Read-only in a network namespace.
         "--conntrack-max-per-core=0".into(),
@@ -59,7 +59,10 @@ pub(super) fn kube_proxy(node: &Node) -> Daemon {
 }
 
 /// The configuration of bridge, host-local and portmap.
-pub(super) fn conflist(cidr: &str) -> Value {
+pub(super) fn conflist(node: &Node, cidrs: &[String]) -> Value {
+    let ranges: Vec<Value> = cidrs.iter().map(|cidr| json!([{"subnet": cidr}])).collect();
+    let plans = node.families.plans().iter();
+    let routes: Vec<Value> = plans.map(|plan| json!({"dst": plan.everything})).collect();
     json!({
         "cniVersion": "1.0.0",
         "name": "bridge",
@@ -71,8 +74,8 @@ pub(super) fn conflist(cidr: &str) -> Value {
                 "hairpinMode": true,
                 "ipam": {
                     "type": "host-local",
-                    "ranges": [[{"subnet": cidr}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
+                    "ranges": ranges,
+                    "routes": routes,
                 },
             },
             {"type": "portmap", "capabilities": {"portMappings": true}},

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::dialers::Dialers;
 use super::{PATIENCE, column, wait_for_answers};
-use crate::cluster::{Cluster, Role, say, until};
+use crate::cluster::{Cluster, Dialers, Role, say, until};
 use crate::peer::Dialed;
 
+/// From one new connection to the next.
+const EVERY: Duration = Duration::from_millis(20);
 /// How long both daemons are left dead.
 const DEAD: Duration = Duration::from_secs(30);
 /// Of the 50 new connections a second that are asked for: what a machine with hiccups manages.
@@ -27,7 +28,7 @@ const HELD_PER_SECOND: f64 = 5.0;
 pub fn daemons_may_die(cluster: &mut Cluster) -> Result<()> {
     let ip = cluster.cluster_ip("web")?;
     let address: SocketAddr = format!("{ip}:80").parse().context("the ClusterIP")?;
-    let dialers = Dialers::start(cluster, address)?;
+    let dialers = dialers(cluster, address)?;
     let before = dialers.counts()?;
     let containers = containers(cluster)?;
 
@@ -55,6 +56,30 @@ pub fn daemons_may_die(cluster: &mut Cluster) -> Result<()> {
         "containers were restarted: before {containers:?}, now {now:?}"
     );
     Ok(())
+}
+
+/// Two for each node: one where the node's own programs run, one where the pod of that node with
+/// the label `app=prober` does.
+fn dialers(cluster: &Cluster, address: SocketAddr) -> Result<Dialers> {
+    let program = crate::bin("seaway-peer");
+    let mut dialers = Dialers::default();
+    let probers = cluster.pods("app=prober")?;
+    for prober in probers {
+        let pod = cluster.pod(&prober)?;
+        let command = cluster.node(&pod.node)?.command(&program);
+        dialers.add(
+            cluster,
+            format!("{} itself", pod.node),
+            command,
+            address,
+            EVERY,
+        )?;
+        let command = cluster.in_pod(&pod, &program)?;
+        let name = format!("{} on {}", pod.name, pod.node);
+        dialers.add(cluster, name, command, address, EVERY)?;
+    }
+    dialers.wait_answered()?;
+    Ok(dialers)
 }
 
 /// More replicas become available and answer: both daemons follow the API again.

@@ -1,0 +1,236 @@
+//! Packets between two pods, of a node and of two: how many, and how fast.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use seaway_netlink::netns::in_namespace;
+use seaway_testbed::Netns;
+
+use super::Effort;
+use super::nodes::{Nodes, Way};
+use crate::plugin::{self, Peer, Peers, Plugin};
+use crate::report::{Compared, Row};
+use crate::site::Site;
+use crate::stats::{Bound, exact, middle};
+
+/// "No worse" within what cannot be told from noise.
+const NO_WORSE: f64 = 0.05;
+const CHUNK: usize = 128 * 1024;
+
+pub(super) fn measure(
+    effort: Effort,
+    peers: Option<&Peers>,
+    proxy: Option<&Path>,
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if let Some(peers) = peers {
+        let ours = Pair::on_one_node(|site| plugin::ours(false, site.dir()))?;
+        let ptp = Pair::on_one_node(|site| peers.plugin(Peer::Ptp, site.dir()))?;
+        let what = ["stream on a node", "round trip on a node"];
+        rows.extend(compare(effort, what, ours, ("ptp", ptp))?);
+    }
+    let Some(proxy) = proxy else {
+        println!("Without --proxy nothing is measured between nodes.");
+        return Ok(rows);
+    };
+    let ours = || Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", "direct"]));
+    let by_hand = Pair::on_two_nodes(Way::Route)?;
+    let what = ["stream to a node", "round trip to a node"];
+    rows.extend(compare(
+        effort,
+        what,
+        ours()?,
+        ("route, masquerade by hand", by_hand),
+    )?);
+    let bare = Pair::on_two_nodes(Way::Bare)?;
+    let all = compare(effort, what, ours()?, ("route alone by hand", bare))?;
+    // Conntrack, without which there is no masquerade, has its price.
+    rows.extend(all.map(Row::unbound));
+    let ours = Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", "vxlan"]))?;
+    let by_hand = Pair::on_two_nodes(Way::Vxlan)?;
+    let what = ["stream over VXLAN", "round trip over VXLAN"];
+    rows.extend(compare(
+        effort,
+        what,
+        ours,
+        ("VXLAN, masquerade by hand", by_hand),
+    )?);
+    Ok(rows)
+}
+
+fn compare(
+    effort: Effort,
+    [stream, trip]: [&'static str; 2],
+    mut ours: Pair,
+    (name, mut peer): (&'static str, Pair),
+) -> Result<[Row; 2]> {
+    for pair in 0..effort.pairs {
+        let mut both = [&mut ours, &mut peer];
+        both.rotate_left(pair % 2);
+        for one in both {
+            one.measure(effort.packets)?;
+        }
+    }
+    let row = |what, unit, ours: &[f64], peer: &[f64]| {
+        Row::pairs(what, unit, ours, (name, peer), Compared::Ratio)
+    };
+    let stream = row(stream, "Gb/s", &ours.gigabits, &peer.gigabits)?;
+    let trip = row(trip, "µs", &ours.trips, &peer.trips)?;
+    Ok([
+        stream.bound(Bound::AtLeast(1.0 - NO_WORSE)),
+        trip.bound(Bound::AtMost(1.0 + NO_WORSE)),
+    ])
+}
+
+/// Two pods with a connection between them.
+struct Pair {
+    /// What they are in.
+    _places: Places,
+    client: TcpStream,
+    server: TcpStream,
+    gigabits: Vec<f64>,
+    trips: Vec<f64>,
+}
+
+/// Where a pair is.
+enum Places {
+    OneNode { _site: Site },
+    TwoNodes { _nodes: Nodes },
+}
+
+impl Pair {
+    fn on_one_node(plugin: impl FnOnce(&Site) -> Plugin) -> Result<Self> {
+        let site = Site::new(2)?;
+        let plugin = plugin(&site);
+        let pods = site.attachments();
+        let addresses = site.enter(|| {
+            let added = pods.iter().map(|pod| plugin.add(pod));
+            added.collect::<Result<Vec<String>>>()
+        })?;
+        let ends = connect(&site.pods[0], &site.pods[1], &addresses[1])?;
+        Ok(Self::new(Places::OneNode { _site: site }, ends))
+    }
+
+    fn on_two_nodes(way: Way<'_>) -> Result<Self> {
+        let nodes = Nodes::new(way)?;
+        let [near, far] = nodes.sites.each_ref().map(|site| &site.pods[0]);
+        let ends = connect(near, far, &nodes.addresses[1])?;
+        Ok(Self::new(Places::TwoNodes { _nodes: nodes }, ends))
+    }
+
+    fn new(places: Places, (client, server): (TcpStream, TcpStream)) -> Self {
+        Self {
+            _places: places,
+            client,
+            server,
+            gigabits: Vec::new(),
+            trips: Vec::new(),
+        }
+    }
+
+    fn measure(&mut self, time: Duration) -> Result<()> {
+        self.gigabits
+            .push(stream(&self.client, &self.server, time)?);
+        self.trips
+            .push(round_trip(&self.client, &self.server, time)?);
+        Ok(())
+    }
+}
+
+/// A socket belongs to the namespace where it was made, whoever uses it.
+fn connect(from: &Netns, to: &Netns, address: &str) -> Result<(TcpStream, TcpStream)> {
+    let listen = || TcpListener::bind((address, 0));
+    let listener = in_namespace(to.fd().as_fd(), listen)??;
+    let address: SocketAddr = listener.local_addr()?;
+    let dial = || TcpStream::connect_timeout(&address, Duration::from_secs(5));
+    let client = in_namespace(from.fd().as_fd(), dial)?.context("connect the pods")?;
+    let (server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+    }
+    Ok((client, server))
+}
+
+/// Sends for so long, and tells the rate at the receiver's side until the last byte.
+fn stream(mut client: &TcpStream, mut server: &TcpStream, time: Duration) -> Result<f64> {
+    let started = Instant::now();
+    let (sent, received) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || -> Result<(u64, Duration)> {
+            pin(1)?;
+            let mut room = vec![0; CHUNK];
+            let mut bytes = 0;
+            loop {
+                let length = server.read(&mut room)?;
+                bytes += u64::try_from(length)?;
+                // The end is told by a byte of its own, since the connection stays open.
+                if length == 0 || room[..length].contains(&1) {
+                    return Ok((bytes, started.elapsed()));
+                }
+            }
+        });
+        let send = || -> Result<u64> {
+            pin(0)?;
+            let chunk = vec![0; CHUNK];
+            let mut bytes = 0;
+            while started.elapsed() < time {
+                bytes += u64::try_from(client.write(&chunk)?)?;
+            }
+            client.write_all(&[1])?;
+            Ok(bytes + 1)
+        };
+        let sent = scope.spawn(send).join().expect("the sender does not panic");
+        (sent, receiver.join().expect("the receiver does not panic"))
+    });
+    let (bytes, elapsed) = received.context("receive")?;
+    anyhow::ensure!(bytes == sent.context("send")?, "bytes were lost");
+    Ok(exact(usize::try_from(bytes)?) * 8.0 / elapsed.as_secs_f64() / 1e9)
+}
+
+/// The median time in µs of a byte there and back. Both ends run on one CPU, so that no
+/// wake-up of another counts.
+fn round_trip(mut client: &TcpStream, mut server: &TcpStream, time: Duration) -> Result<f64> {
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(move || -> Result<()> {
+            pin(0)?;
+            let mut byte = [0];
+            while byte != [1] {
+                server.read_exact(&mut byte)?;
+                server.write_all(&byte)?;
+            }
+            Ok(())
+        });
+        let asking = scope.spawn(move || -> Result<Vec<f64>> {
+            pin(0)?;
+            let (started, mut trips) = (Instant::now(), Vec::new());
+            let mut byte = [0];
+            while byte != [1] {
+                byte = [u8::from(started.elapsed() >= time)];
+                let asked = Instant::now();
+                client.write_all(&byte)?;
+                client.read_exact(&mut byte)?;
+                trips.push(asked.elapsed().as_secs_f64() * 1e6);
+            }
+            Ok(trips)
+        });
+        let trips = asking.join().expect("the client does not panic")?;
+        answering.join().expect("the server does not panic")?;
+        middle(&trips).context("no round trip")
+    })
+}
+
+/// Binds the calling thread to a CPU; to the last one where there are fewer.
+fn pin(cpu: usize) -> Result<()> {
+    let cpus = std::thread::available_parallelism()?.get();
+    let mut set = CpuSet::new();
+    set.set(cpu.min(cpus - 1))?;
+    sched_setaffinity(Pid::from_raw(0), &set).context("bind a thread to a CPU")
+}

@@ -1,0 +1,205 @@
+//! What a call asks of the kernel, as strace sees it.
+
+use std::process::{Command, Output};
+
+use seaway_testbed::{Netns, require_root};
+
+use crate::node::{Node, feed, pod_path, text};
+
+const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
+
+pub(crate) fn strace_is_missing() -> bool {
+    let missing = Command::new("strace").arg("-V").output().is_err();
+    if missing {
+        seaway_testbed::skip("needs strace, which shows and changes system calls");
+    }
+    missing
+}
+
+/// The plugin under strace.
+pub(crate) fn traced(node: &Node, verb: &str, id: &str, pod: &str, options: &[&str]) -> Output {
+    let plain = node.command(verb, id, pod);
+    let mut command = node.netns.command("strace");
+    command.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    command.arg("-f").args(options);
+    command.arg(&node.program);
+    feed(command, &node.conf)
+}
+
+/// The lines that strace prints for these system calls, each with its paths.
+pub(crate) fn lines(node: &Node, verb: &str, id: &str, pod: &str, calls: &str) -> Vec<String> {
+    let log = node.dir.path().join("trace");
+    let (set, file) = (format!("trace={calls}"), log.to_str().unwrap());
+    let options = ["-y", "-v", "-s", "9999", "-e", &set, "-o", file];
+    let output = traced(node, verb, id, pod, &options);
+    assert!(output.status.success(), "{}", text(&output));
+    let log = std::fs::read_to_string(&log).unwrap();
+    log.lines().map(str::to_owned).collect()
+}
+
+/// One netlink message as strace prints its header.
+#[derive(Debug)]
+struct Sent<'a> {
+    kind: &'a str,
+    flags: &'a str,
+    length: &'a str,
+}
+
+impl<'a> Sent<'a> {
+    /// All messages of one send.
+    fn of(line: &'a str) -> Vec<Self> {
+        let messages = line.split("nlmsg_len=").skip(1);
+        messages
+            .map(|message| {
+                let length = message.split(',').next().unwrap();
+                let field = |name: &str| message.split(name).nth(1).unwrap();
+                let kind = field("nlmsg_type=").split([',', ' ']).next().unwrap();
+                let flags = field("nlmsg_flags=").split(',').next().unwrap();
+                Self {
+                    kind,
+                    flags,
+                    length,
+                }
+            })
+            .collect()
+    }
+
+    /// strace knows a socket's protocol, and so names, only in its own namespace.
+    fn asks(&self) -> bool {
+        match self.kind.strip_prefix("0x") {
+            // Of each four rtnetlink types the third one gets.
+            Some(hex) => u32::from_str_radix(hex, 16).unwrap() & 3 == 2,
+            None => self.kind.contains("_GET"),
+        }
+    }
+
+    /// For other types the same bits mean "replace" and "exclusive".
+    fn dumps(&self) -> bool {
+        let some = |name| self.flags.contains(name);
+        self.asks() && (some("DUMP") || some("ROOT") || some("MATCH") || some("|0x"))
+    }
+}
+
+#[test]
+fn case_27_an_add_makes_three_sends_and_lists_nothing() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    for ranges in [&BOTH[..1], &BOTH[..]] {
+        let (node, pod) = (Node::with_ranges(ranges), Netns::new("pod"));
+        let calls = "sendto,sendmsg,sendmmsg,write";
+        let all = lines(&node, "ADD", "c1", pod_path(&pod), calls);
+        let sends: Vec<&String> = all.iter().filter(|l| l.contains("nlmsg_len=")).collect();
+        let mut changes = 0;
+        for send in &sends {
+            let messages = Sent::of(send);
+            assert!(!messages.iter().any(Sent::dumps), "{send}");
+            changes += usize::from(!messages.iter().all(Sent::asks));
+        }
+        assert_eq!(
+            changes, 3,
+            "the pair, its host's end, its pod's: {sends:#?}"
+        );
+        // And questions: is there a carrier, can it be received, does FORWARD drop.
+        let questions = sends.len() - changes;
+        assert!((1..100).contains(&questions), "{sends:#?}");
+        node.del("c1", "");
+    }
+}
+
+/// An address is free only when nothing has it any more: else the next pod could get it
+/// beside the one that is going.
+#[test]
+fn case_35_the_record_goes_after_the_link() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    let (node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
+    node.add("c1", &pod);
+    let calls = "sendto,sendmsg,unlink,unlinkat";
+    let all = lines(&node, "DEL", "c1", pod_path(&pod), calls);
+    let link = |line: &String| {
+        let of_link = |sent: &Sent<'_>| matches!(sent.kind, "RTM_DELLINK" | "0x11");
+        line.contains("nlmsg_len=") && Sent::of(line).iter().any(of_link)
+    };
+    let record = |line: &String| line.contains("unlink") && line.contains("=c1:eth0\"");
+    let links: Vec<usize> = (0..)
+        .zip(&all)
+        .filter(|(_, l)| link(l))
+        .map(|(n, _)| n)
+        .collect();
+    let records: Vec<usize> = (0..)
+        .zip(&all)
+        .filter(|(_, l)| record(l))
+        .map(|(n, _)| n)
+        .collect();
+    assert_eq!((links.len(), records.len()), (1, 2), "{all:#?}");
+    assert!(links[0] < records[0], "{all:#?}");
+}
+
+/// Also X14 of the bug log: a device that moves waits for all CPUs.
+#[test]
+fn case_28_both_ends_are_born_in_place_with_one_queue() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    let (node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
+    let all = lines(&node, "ADD", "c1", pod_path(&pod), "sendto,sendmsg");
+    let (mut made, mut set) = (0, 0);
+    for send in &all {
+        for message in Sent::of(send) {
+            match message.kind {
+                "RTM_NEWLINK" | "0x10" => {
+                    made += 1;
+                    // strace shows the peer's part in hexadecimal.
+                    let (_, peer) = send.split_once("IFLA_INFO_DATA").unwrap();
+                    let netns_fd = r"\x08\x00\x1c\x00";
+                    assert!(peer.contains(netns_fd), "IFLA_NET_NS_FD: {send}");
+                    assert!(peer.contains(r"\x65\x74\x68\x30"), "eth0: {send}");
+                }
+                "RTM_SETLINK" | "0x13" => {
+                    set += 1;
+                    // Two headers: up, and no attribute that could move it; or no
+                    // link-local address (IFLA_AF_SPEC, 16 bytes).
+                    let spec = send.contains("IFLA_AF_SPEC") || send.contains(r"\x10\x00\x1a\x00");
+                    let plain = message.length == "32"
+                        || (message.length == "48" && spec)
+                        || send.contains("IFLA_IFALIAS");
+                    assert!(plain && !send.contains("NET_NS"), "{send}");
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(made, 1, "{all:#?}");
+    assert!(set >= 3, "lo, eth0 and the host's end: {all:#?}");
+    for (netns, name) in [(&node.netns, "swec43057c07aa"), (&pod, "eth0")] {
+        let link = &netns.ip_json(&format!("-d link show {name}"))[0];
+        let queues = [&link["num_tx_queues"], &link["num_rx_queues"]];
+        assert_eq!(queues, [1, 1], "whatever the number of CPUs: {link}");
+    }
+    node.del("c1", "");
+}
+
+#[test]
+fn case_25_the_hosts_end_is_deaf_to_routers_before_it_is_up() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    let (node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
+    node.netns.sysctl("ipv6/conf/default/accept_ra", "2");
+    let all = lines(&node, "ADD", "c1", pod_path(&pod), "sendto,write");
+    let at = |what: &dyn Fn(&str) -> bool| {
+        let place = all.iter().position(|line| what(line));
+        place.unwrap_or_else(|| panic!("{all:#?}"))
+    };
+    let host = "/proc/sys/net/ipv6/conf/swec43057c07aa/accept_ra";
+    let deaf = at(&|l| l.contains("write(") && l.contains(host) && l.contains("\"0\""));
+    let born = at(&|l| l.contains("RTM_NEWLINK"));
+    let up = at(&|l| l.contains("RTM_SETLINK") && l.contains("IFF_UP"));
+    assert!(born < deaf && deaf < up, "{born} {deaf} {up}");
+    let pod_deaf = at(&|l| l.contains("write(") && l.contains("conf/eth0/accept_ra"));
+    let pod_up = at(&|l| l.contains("nlmsg_type=0x13"));
+    assert!(pod_deaf < pod_up, "{pod_deaf} {pod_up}");
+    node.del("c1", "");
+}

@@ -1,0 +1,13 @@
+//! The pod network between nodes: real devices, routes, masquerade and packets.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod carrier;
+mod cases;
+mod direct;
+mod drift;
+mod foreign;
+mod live;
+mod net;
+mod overlay;
+mod traffic;
