@@ -10,11 +10,13 @@ use crate::command::{on_path, shown};
 /// Runs every check; stops at the first that is not clean.
 pub(crate) fn run() -> Result<()> {
     shown(cargo().args(["fmt", "--all", "--check"]))?;
-    shown(
-        cargo()
-            .args(["fmt", "--check", "--manifest-path"])
-            .arg(cache::tree().join("ebpf/programs/Cargo.toml")),
-    )?;
+    for other in ["ebpf/programs/Cargo.toml", "fuzz/Cargo.toml"] {
+        shown(
+            cargo()
+                .args(["fmt", "--check", "--manifest-path"])
+                .arg(cache::tree().join(other)),
+        )?;
+    }
     shown(cargo().args([
         "clippy",
         "--workspace",

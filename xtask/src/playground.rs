@@ -42,6 +42,16 @@ pub(crate) struct UpArgs {
     /// Who connects the pods of the cluster's nodes
     #[arg(long, value_enum, default_value_t = Cni::Seaway, conflicts_with = "standalone")]
     cni: Cni,
+    /// Which addresses the cluster has
+    #[arg(long, value_enum, default_value_t = Families::V4, conflicts_with = "standalone")]
+    families: Families,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Families {
+    V4,
+    V6,
+    Dual,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
@@ -65,6 +75,16 @@ enum Cni {
 }
 
 impl UpArgs {
+    fn cluster_options(&self) -> ClusterOptions {
+        let mut options = ClusterOptions::two(self.node_options());
+        options.families = match self.families {
+            Families::V4 => cluster::Families::V4,
+            Families::V6 => cluster::Families::V6,
+            Families::Dual => cluster::Families::Dual,
+        };
+        options
+    }
+
     fn node_options(&self) -> NodeOptions {
         NodeOptions {
             agent: match self.agent {
@@ -80,6 +100,7 @@ impl UpArgs {
                 Cni::Seaway => cluster::Cni::Seaway,
                 Cni::Bridge => cluster::Cni::Bridge,
             },
+            pod_network: &[],
         }
     }
 
@@ -131,6 +152,8 @@ pub(crate) fn up(args: &UpArgs) -> Result<()> {
             &UpArgs::word(&args.agent),
             "--cni",
             &UpArgs::word(&args.cni),
+            "--families",
+            &UpArgs::word(&args.families),
         ]);
     }
     let mut child = hold.spawn().context("start the holding process")?;
@@ -184,7 +207,7 @@ pub(crate) fn hold(args: &UpArgs) -> Result<()> {
         );
         held_node = Some(node);
     } else {
-        let cluster = Cluster::start(&ClusterOptions::two(args.node_options()))?;
+        let cluster = Cluster::start(&args.cluster_options())?;
         let nodes = cluster.nodes().iter();
         let nodes: Vec<String> = nodes
             .map(|node| format!("{}: {}", node.name(), node.how_to_enter()))

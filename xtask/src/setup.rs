@@ -10,6 +10,7 @@ use crate::{cache, gotools};
 
 /// The eBPF tool chain and what the programs call at run time.
 const BUILD_PACKAGES: &[&str] = &[
+    "g++",
     "gcc",
     "libc6-dev",
     "libpolly-22-dev",

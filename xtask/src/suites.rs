@@ -1,7 +1,9 @@
 //! `cargo xtask test`: compiles everything once, then runs the test programs
 //! part by part, each with its time, and adds up the results.
 
+mod cases;
 mod program;
+mod report;
 
 use std::collections::BTreeMap;
 use std::process::{ExitCode, Stdio};
@@ -13,7 +15,7 @@ use clap::ArgAction;
 use crate::command::shown;
 use crate::setup::{self, Scope};
 use crate::tally::Tally;
-use crate::{cache, suites::program::Program};
+use crate::{cache, fuzz, release, suites::program::Program};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -93,16 +95,33 @@ impl Part {
         }
     }
 
-    /// Parts whose tests share a machine's worth of processes run one at a time.
-    fn one_at_a_time(self) -> bool {
-        matches!(self, Self::Node | Self::Vm | Self::Cluster)
+    /// How many tests run side by side, if not as many as there are processors: those
+    /// with a machine's worth of processes one at a time, and of emulated machines, which
+    /// use less than a processor each, two.
+    fn threads(self) -> Option<u8> {
+        match self {
+            Self::Node | Self::Cluster => Some(1),
+            Self::Vm => Some(2),
+            Self::Quick | Self::Kernel => None,
+        }
     }
 }
 
+#[derive(clap::Args, Debug)]
+pub(crate) struct BuildArgs {
+    /// Optimised, as it is delivered
+    #[arg(long)]
+    release: bool,
+}
+
 /// `cargo xtask build`.
-pub(crate) fn build() -> Result<()> {
+pub(crate) fn build(args: &BuildArgs) -> Result<()> {
     setup::ensure(Scope::Build)?;
-    build_programs()
+    if args.release {
+        release::programs()
+    } else {
+        build_programs()
+    }
 }
 
 /// Compiles every program of the workspace but this one, which runs and so is there.
@@ -134,20 +153,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
     let mut total = Tally::default();
     let mut broken = false;
+    // As vm_kernels reads it.
+    let all_suites = std::env::var_os("SEAWAY_VM_SUITES").is_none_or(|suites| suites.is_empty());
+    let whole = wanted.len() == PARTS.len() && args.filter.is_none() && all_suites;
+    let mut verdicts = cases::Verdicts::default();
     for part in wanted {
         let testing = Instant::now();
         println!("== {}", part.name());
         let mut tally = Tally::default();
         for program in programs.get(&part).into_iter().flatten() {
-            let outcome = program.run(part.one_at_a_time(), args.filter.as_deref())?;
+            let outcome = program.run(part.threads(), args.filter.as_deref())?;
             broken |= !outcome.success;
             tally += outcome.tally;
+            verdicts.add(&program.folder(), &program.target, outcome.verdicts);
         }
         times.push((part.name().into(), testing.elapsed(), Some(tally)));
         total += tally;
     }
+    if whole {
+        let fuzzing = Instant::now();
+        println!("== fuzz");
+        fuzz::glance().context("a fuzz target does not build, or has failed")?;
+        times.push(("fuzz".into(), fuzzing.elapsed(), None));
+    }
     times.push(("total".into(), started.elapsed(), None));
     print_times(&times);
+    broken |= cases::write(&cache::tree(), &verdicts, whole)? > 0;
     // The last line is for those who read only that.
     println!("{total}");
     Ok(if broken || total.failed > 0 {

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::cases::Verdict;
+use super::report::Report;
 use crate::cache;
 use crate::command::HEARTBEAT;
 use crate::tally::Tally;
@@ -29,6 +31,8 @@ pub(super) struct Program {
 pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) success: bool,
+    /// Of every test that was named, by its path.
+    pub(super) verdicts: Vec<(String, Verdict)>,
 }
 
 impl Program {
@@ -47,7 +51,7 @@ impl Program {
     }
 
     /// Runs it and shows what it prints; says every five seconds that it still runs.
-    pub(super) fn run(&self, one_at_a_time: bool, filter: Option<&str>) -> Result<Outcome> {
+    pub(super) fn run(&self, threads: Option<u8>, filter: Option<&str>) -> Result<Outcome> {
         let name = format!("{}::{}", self.package, self.target);
         println!("-- {name}");
         let skip_log = cache::dir()?.join(format!("skips-{}", std::process::id()));
@@ -58,16 +62,16 @@ impl Program {
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        if one_at_a_time {
-            command.arg("--test-threads=1");
+        if let Some(threads) = threads {
+            command.arg(format!("--test-threads={threads}"));
         }
         if let Some(filter) = filter {
             command.arg(filter);
         }
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
         let stdout = child.stdout.take().expect("its output was asked for");
-        let (mut tally, in_time) = follow(&name, stdout);
-        if !in_time {
+        let mut report = Report::new(&skip_log);
+        if !follow(&name, stdout, &mut report) {
             eprintln!(
                 "{name} has not ended after {} s; it is killed",
                 LIMIT.as_secs()
@@ -75,16 +79,24 @@ impl Program {
             child.kill().with_context(|| format!("kill {name}"))?;
         }
         let status = child.wait().with_context(|| format!("wait for {name}"))?;
-        if !status.success() && tally.failed == 0 {
+        if !status.success() && report.tally.failed == 0 {
             // Died without a word of its own, by a signal for example.
             eprintln!("{name}: {status}");
-            tally.failed += 1;
+            report.tally.failed += 1;
         }
-        tally.reclassify(count_skips(&skip_log));
+        let (tally, verdicts) = report.complete();
+        fs::remove_file(&skip_log).ok();
         Ok(Outcome {
             tally,
             success: status.success(),
+            verdicts,
         })
+    }
+
+    /// The folder of its package, relative to the root of the tree.
+    pub(super) fn folder(&self) -> String {
+        let folder = self.folder.strip_prefix(cache::tree());
+        folder.unwrap_or(&self.folder).display().to_string()
     }
 }
 
@@ -98,19 +110,11 @@ fn package_name(id: &str) -> String {
     }
 }
 
-fn count_skips(log: &Path) -> u32 {
-    // No file means that nothing was skipped.
-    let lines = fs::read_to_string(log).map_or(0, |text| text.lines().count());
-    fs::remove_file(log).ok();
-    u32::try_from(lines).unwrap_or(u32::MAX)
-}
-
-/// Copies the output through as it comes, and adds up the results in it.
-/// False when the time was up first.
-fn follow(name: &str, stdout: ChildStdout) -> (Tally, bool) {
+/// Copies the output through as it comes, and reports its lines. False when the
+/// time was up first.
+fn follow(name: &str, stdout: ChildStdout, report: &mut Report) -> bool {
     let chunks = reader(stdout);
     let started = Instant::now();
-    let mut tally = Tally::default();
     let mut line = Vec::new();
     loop {
         match chunks.recv_timeout(HEARTBEAT) {
@@ -118,8 +122,7 @@ fn follow(name: &str, stdout: ChildStdout) -> (Tally, bool) {
                 show(&chunk);
                 for byte in chunk {
                     if byte == b'\n' {
-                        let text = String::from_utf8_lossy(&line);
-                        tally += Tally::from_line(&text).unwrap_or_default();
+                        report.line(&String::from_utf8_lossy(&line));
                         line.clear();
                     } else {
                         line.push(byte);
@@ -130,10 +133,10 @@ fn follow(name: &str, stdout: ChildStdout) -> (Tally, bool) {
                 let doing = String::from_utf8_lossy(&line);
                 eprintln!("   {name} {} s {doing}", started.elapsed().as_secs());
             }
-            Err(RecvTimeoutError::Disconnected) => return (tally, true),
+            Err(RecvTimeoutError::Disconnected) => return true,
         }
         if started.elapsed() > LIMIT {
-            return (tally, false);
+            return false;
         }
     }
 }
