@@ -57,6 +57,11 @@ fn a_container_runs_on_debians_containerd() {
 }
 
 #[test]
+fn a_container_runs_on_the_last_containerd_1_x() {
+    a_container_runs(Flavour::Built17);
+}
+
+#[test]
 fn a_container_runs_on_the_built_containerd() {
     a_container_runs(Flavour::Built);
 }

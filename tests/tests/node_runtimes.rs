@@ -185,6 +185,11 @@ fn case_58_containerd_1_6_with_a_conf_of_several_versions() {
 }
 
 #[test]
+fn case_58_containerd_1_7_with_a_conf_of_several_versions() {
+    a_pod_gets_its_network(Flavour::Built17, false);
+}
+
+#[test]
 fn case_58_containerd_2_2_with_a_conf_of_several_versions() {
     a_pod_gets_its_network(Flavour::Built, true);
 }

@@ -20,6 +20,8 @@ struct Group {
     programs: &'static [(&'static str, &'static str)],
     /// The same for packages whose tests are the program
     suites: &'static [(&'static str, &'static str)],
+    /// Folder below the cache's `bin`, for programs whose names another group has; empty: none
+    into: &'static str,
     tags: &'static str,
     ldflags: &'static str,
 }
@@ -45,6 +47,7 @@ const GROUPS: &[Group] = &[
             ("k8s.io/kubernetes/test/images/agnhost", "agnhost"),
         ],
         suites: &[],
+        into: "",
         tags: "",
         ldflags: KUBERNETES_LDFLAGS,
     },
@@ -62,13 +65,33 @@ const GROUPS: &[Group] = &[
             ("github.com/containerd/containerd/v2/cmd/ctr", "ctr"),
         ],
         suites: &[],
+        into: "",
         tags: "no_btrfs no_zfs no_devmapper",
+        ldflags: "-s -w",
+    },
+    Group {
+        name: "containerd17",
+        programs: &[
+            (
+                "github.com/containerd/containerd/cmd/containerd",
+                "containerd",
+            ),
+            (
+                "github.com/containerd/containerd/cmd/containerd-shim-runc-v2",
+                "containerd-shim-runc-v2",
+            ),
+            ("github.com/containerd/containerd/cmd/ctr", "ctr"),
+        ],
+        suites: &[],
+        into: "containerd-1.7",
+        tags: "no_btrfs no_zfs no_devmapper no_aufs",
         ldflags: "-s -w",
     },
     Group {
         name: "etcd",
         programs: &[("go.etcd.io/etcd/server/v3", "etcd")],
         suites: &[],
+        into: "",
         tags: "",
         ldflags: "-s -w",
     },
@@ -76,6 +99,7 @@ const GROUPS: &[Group] = &[
         name: "cri-tools",
         programs: &[("sigs.k8s.io/cri-tools/cmd/crictl", "crictl")],
         suites: &[],
+        into: "",
         tags: "",
         ldflags: "-s -w",
     },
@@ -129,6 +153,7 @@ const GROUPS: &[Group] = &[
             ),
         ],
         suites: &[],
+        into: "",
         tags: "",
         ldflags: "-s -w",
     },
@@ -136,6 +161,7 @@ const GROUPS: &[Group] = &[
         name: "coredns",
         programs: &[("github.com/coredns/coredns", "coredns")],
         suites: &[],
+        into: "",
         tags: "",
         ldflags: "-s -w",
     },
@@ -155,6 +181,7 @@ const E2E: Group = Group {
         ("k8s.io/sample-apiserver", "sample-apiserver"),
     ],
     suites: &[("k8s.io/kubernetes/test/e2e", "e2e.test")],
+    into: "",
     tags: "",
     ldflags: KUBERNETES_LDFLAGS,
 };
@@ -212,14 +239,16 @@ fn ensure_some(groups: &[Group]) -> Result<()> {
         let stamp = group.stamp(&folder)?;
         let stamp_file = cache.join("stamps").join(format!("go-{}", group.name));
         let built = fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp);
-        let present = |(_, program): &(&str, &str)| cache.join("bin").join(program).is_file();
+        let bin = cache.join("bin").join(group.into);
+        let present = |(_, program): &(&str, &str)| bin.join(program).is_file();
         if built && group.all().all(present) {
             continue;
         }
         if !on_path("go") {
             bail!("the cluster's parts are built with Go 1.26 or newer: put `go` on the PATH");
         }
-        group.build(&folder, &cache.join("bin"))?;
+        fs::create_dir_all(&bin).with_context(|| format!("create {}", bin.display()))?;
+        group.build(&folder, &bin)?;
         fs::write(&stamp_file, stamp).with_context(|| format!("write {}", stamp_file.display()))?;
     }
     Ok(())

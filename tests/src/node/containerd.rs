@@ -18,6 +18,8 @@ pub enum Flavour {
     /// Debian's (1.6 in bookworm), which needs nothing but apt.
     #[default]
     Debian,
+    /// The last of 1.x (1.7), built by `cargo xtask setup` from its Go module.
+    Built17,
     /// The one that `cargo xtask setup` builds from its Go module (2.2).
     Built,
 }
@@ -25,9 +27,14 @@ pub enum Flavour {
 impl Flavour {
     /// The program called `name` of this containerd.
     fn program(self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    fn dir(self) -> PathBuf {
         match self {
-            Self::Debian => Path::new("/usr/bin").join(name),
-            Self::Built => cache_dir().join("bin").join(name),
+            Self::Debian => PathBuf::from("/usr/bin"),
+            Self::Built17 => cache_dir().join("bin/containerd-1.7"),
+            Self::Built => cache_dir().join("bin"),
         }
     }
 
@@ -64,12 +71,8 @@ impl Containerd {
         std::fs::write(&config, configuration(&root)).context("write containerd.toml")?;
         let mut command = place.command(flavour.program("containerd"));
         command.arg("--config").arg(&config);
-        if flavour == Flavour::Built {
-            command.env(
-                "PATH",
-                format!("{}:{}", cache_dir().join("bin").display(), path()),
-            );
-        }
+        // Where it looks for its shim.
+        command.env("PATH", format!("{}:{}", flavour.dir().display(), path()));
         let daemon = Daemon::start("containerd", command, &place.dir().join("containerd.log"))?;
         let mut containerd = Self { daemon, flavour };
         wait_until(Duration::from_secs(20), "containerd to serve", || {
@@ -117,7 +120,7 @@ fn path() -> String {
     std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned())
 }
 
-/// Understood by containerd 1.6 and 2.x alike.
+/// Understood by containerd 1.6, 1.7 and 2.x alike.
 fn configuration(root: &Path) -> String {
     let pause = images::PAUSE;
     let root = root.display();
