@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use seaway_testbed::node::{Config, Node, PATIENCE, all_answer};
+use seaway_testbed::node::{Config, NODE_IP, Node, PATIENCE, all_answer};
 use seaway_testbed::require_root;
 use seaway_testbed::snapshot::Snapshot;
 
@@ -121,6 +121,51 @@ fn a_pod_that_asks_for_its_own_service_is_answered() {
         let url = url(&node);
         all_answer(&["web-1", "web-2"], || node.wget("web-1", &url)).unwrap();
     }
+}
+
+#[test]
+fn a_host_port_leads_to_its_pod_until_that_goes() {
+    if !require_root() {
+        return;
+    }
+    let before = Snapshot::take().unwrap();
+    let mut node = node_with_web("hostport", "ebpf");
+    let ports = "ports: [{containerPort: 8080, hostPort: 8081}]";
+    let with_port =
+        |name: &str| web(name).replace("readinessProbe", &format!("{ports}\n      readinessProbe"));
+    node.write_manifest("front.yaml", &with_port("front"))
+        .unwrap();
+    node.wait_ready(&["client", "front", "web-1", "web-2"])
+        .unwrap();
+    let from_node = "http://127.0.0.1:8081/";
+    all_answer(&["front"], || node.curl(from_node)).unwrap();
+    let url = format!("http://{NODE_IP}:8081/");
+    let mut asked = node.place().outside().command("curl");
+    let outside = asked.args(["-sS", "-m", "5", &url]).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&outside.stdout),
+        "front\n",
+        "{outside:?}"
+    );
+
+    node.write_manifest("second.yaml", &with_port("second"))
+        .unwrap();
+    node.wait("the second one to be refused", |node| {
+        let second = node.pods()?.into_iter().find(|pod| pod.name == "second");
+        Ok(match second {
+            Some(pod) if pod.phase == "Failed" => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+    })
+    .unwrap();
+    node.remove_manifest("second.yaml").unwrap();
+    node.remove_manifest("front.yaml").unwrap();
+    node.wait("the port to be closed", |node| {
+        Ok(node.curl(from_node).map_or(Ok(()), |said| Err(said)))
+    })
+    .unwrap();
+    drop(node);
+    before.must_be_restored().unwrap();
 }
 
 #[test]

@@ -56,6 +56,30 @@ pub struct Namespaces {
     pub ipc: NamespaceMode,
 }
 
+/// Protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// A port of the node that leads to one of the pod: a container's `hostPort`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortMapping {
+    /// Of both ports.
+    pub protocol: Protocol,
+    /// The pod's, 1 to 65535.
+    pub container_port: i32,
+    /// The node's, 1 to 65535.
+    pub host_port: i32,
+    /// The node's address; empty: all of them.
+    pub host_ip: String,
+}
+
 /// A sandbox to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxConfig {
@@ -73,6 +97,8 @@ pub struct SandboxConfig {
     pub log_directory: String,
     /// Name resolution.
     pub dns: DnsConfig,
+    /// The node's ports that lead to the pod.
+    pub port_mappings: Vec<PortMapping>,
     /// The pod's and the runtime's own labels.
     pub labels: BTreeMap<String, String>,
     /// The pod's annotations, and ours.
@@ -105,6 +131,36 @@ pub fn namespaces(pod: &Pod) -> Namespaces {
         network: node_or(spec::host_network(pod), NamespaceMode::Pod),
         pid: node_or(spec::host_pid(pod), shared),
         ipc: node_or(spec::host_ipc(pod), NamespaceMode::Pod),
+    }
+}
+
+/// The node's ports that lead to `pod`, in the order of its containers. None on the node's
+/// network, where containers take them themselves. Init containers get none, as with kubelet.
+pub fn port_mappings(pod: &Pod) -> Vec<PortMapping> {
+    if spec::host_network(pod) {
+        return Vec::new();
+    }
+    let ports = spec::containers(pod)
+        .iter()
+        .flat_map(|c| c.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            Some(PortMapping {
+                protocol: port.protocol.as_deref().map_or(Protocol::Tcp, protocol),
+                container_port: port.container_port,
+                host_port: port.host_port.filter(|port| *port > 0)?,
+                host_ip: port.host_ip.clone().unwrap_or_default(),
+            })
+        })
+        .collect()
+}
+
+/// The API server lets no other one through, and validation refuses those of a manifest.
+fn protocol(name: &str) -> Protocol {
+    match name {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
     }
 }
 
@@ -151,6 +207,7 @@ pub fn config(
         },
         log_directory: log_directory(log_root, pod),
         dns,
+        port_mappings: port_mappings(pod),
         labels,
         annotations,
         cgroup_parent: qos::cgroup_parent(cgroup_root, driver, pod),
@@ -180,4 +237,40 @@ fn spec_grace(pod: &Pod) -> i64 {
         .as_ref()
         .and_then(|s| s.termination_grace_period_seconds)
         .unwrap_or(30)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::pod;
+
+    #[test]
+    fn host_ports_of_containers_are_mapped() {
+        let spec = json!({
+            "initContainers": [{"name": "i", "ports": [{"containerPort": 9, "hostPort": 9}]}],
+            "containers": [
+                {"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]},
+                {"name": "b", "ports": [
+                    {"containerPort": 53},
+                    {"containerPort": 54, "hostPort": 0},
+                    {"containerPort": 53, "hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"},
+                    {"containerPort": 7, "hostPort": 7, "protocol": "SCTP"}]}]});
+        let map = |protocol, container_port, host_port, host_ip: &str| PortMapping {
+            protocol,
+            container_port,
+            host_port,
+            host_ip: host_ip.into(),
+        };
+        let want = vec![
+            map(Protocol::Tcp, 80, 8080, ""),
+            map(Protocol::Udp, 53, 53, "10.0.0.1"),
+            map(Protocol::Sctp, 7, 7, ""),
+        ];
+        assert_eq!(port_mappings(&pod(spec.clone())), want);
+        let mut on_node = spec;
+        on_node["hostNetwork"] = json!(true);
+        assert_eq!(port_mappings(&pod(on_node)), []);
+    }
 }

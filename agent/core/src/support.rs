@@ -27,11 +27,11 @@ pub fn unsupported(pod: &Pod) -> Vec<String> {
     }
     for container in spec::init_containers(pod) {
         let path = format!("spec.initContainers[{}]", container.name);
-        container::fields(container, &path, spec::host_network(pod), &mut found);
+        container::fields(container, &path, &mut found);
     }
     for container in spec::containers(pod) {
         let path = format!("spec.containers[{}]", container.name);
-        container::fields(container, &path, spec::host_network(pod), &mut found);
+        container::fields(container, &path, &mut found);
     }
     found
 }

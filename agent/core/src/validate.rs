@@ -112,6 +112,7 @@ pub fn pod(pod: &Pod) -> Vec<FieldError> {
             found.add(format!("{path}.name"), message);
         }
     }
+    container::host_ports(spec, &mut found);
     found.0
 }
 

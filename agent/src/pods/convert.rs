@@ -2,7 +2,7 @@
 
 use seaway_agent_core::container::{ContainerConfig, Mount, Propagation};
 use seaway_agent_core::qos::LinuxResources;
-use seaway_agent_core::sandbox::{NamespaceMode, Namespaces, SandboxConfig};
+use seaway_agent_core::sandbox::{NamespaceMode, Namespaces, PortMapping, Protocol, SandboxConfig};
 use seaway_agent_core::security::{Seccomp, SecurityConfig};
 use seaway_agent_cri::v1;
 
@@ -21,6 +21,7 @@ pub(super) fn sandbox(config: &SandboxConfig) -> v1::PodSandboxConfig {
             searches: config.dns.searches.clone(),
             options: config.dns.options.clone(),
         }),
+        port_mappings: config.port_mappings.iter().map(port_mapping).collect(),
         labels: config.labels.clone().into_iter().collect(),
         annotations: config.annotations.clone().into_iter().collect(),
         linux: Some(v1::LinuxPodSandboxConfig {
@@ -34,6 +35,20 @@ pub(super) fn sandbox(config: &SandboxConfig) -> v1::PodSandboxConfig {
                 seccomp: Some(seccomp(config.seccomp)),
             }),
         }),
+    }
+}
+
+fn port_mapping(port: &PortMapping) -> v1::PortMapping {
+    let protocol = match port.protocol {
+        Protocol::Tcp => v1::Protocol::Tcp,
+        Protocol::Udp => v1::Protocol::Udp,
+        Protocol::Sctp => v1::Protocol::Sctp,
+    };
+    v1::PortMapping {
+        protocol: protocol.into(),
+        container_port: port.container_port,
+        host_port: port.host_port,
+        host_ip: port.host_ip.clone(),
     }
 }
 

@@ -2,12 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Probe, SecurityContext};
 
-pub(super) fn fields(
-    container: &Container,
-    path: &str,
-    host_network: bool,
-    found: &mut Vec<String>,
-) {
+pub(super) fn fields(container: &Container, path: &str, found: &mut Vec<String>) {
     let mut add = |set: bool, field: &str| {
         if set {
             found.push(format!("{path}.{field}"));
@@ -47,12 +42,6 @@ pub(super) fn fields(
         for name in list.into_iter().flat_map(|list| list.keys()) {
             add(name.contains('/'), &format!("resources.{field}[{name}]"));
         }
-    }
-    for port in container.ports.iter().flatten() {
-        add(
-            port.host_port.is_some_and(|p| p != 0) && !host_network,
-            "ports.hostPort",
-        );
     }
     for mount in container.volume_mounts.iter().flatten() {
         let field = |name: &str| format!("volumeMounts[{}].{name}", mount.mount_path);

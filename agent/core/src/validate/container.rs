@@ -1,6 +1,7 @@
 //! One container.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, PodSpec};
 
@@ -34,6 +35,24 @@ pub(super) fn container(path: &str, container: &Container, spec: &PodSpec, found
     probe::probes(path, container, found);
 }
 
+/// A port of the node leads to one place.
+pub(super) fn host_ports(spec: &PodSpec, found: &mut Found) {
+    let mut taken = BTreeSet::new();
+    for (number, container) in spec.containers.iter().enumerate() {
+        for (index, port) in container.ports.iter().flatten().enumerate() {
+            let Some(host_port) = port.host_port.filter(|port| *port != 0) else {
+                continue;
+            };
+            let protocol = port.protocol.as_deref().filter(|name| !name.is_empty());
+            let ip = port.host_ip.as_deref().unwrap_or_default();
+            if !taken.insert((host_port, protocol.unwrap_or("TCP"), ip)) {
+                let path = format!("spec.containers[{number}].ports[{index}].hostPort");
+                found.add(path, format!("{host_port} is there twice"));
+            }
+        }
+    }
+}
+
 fn ports(path: &str, container: &Container, host_network: bool, found: &mut Found) {
     let mut names = BTreeSet::new();
     for (index, port) in container.ports.iter().flatten().enumerate() {
@@ -41,6 +60,10 @@ fn ports(path: &str, container: &Container, host_network: bool, found: &mut Foun
         found.port(at("containerPort"), port.container_port);
         if let Some(host_port) = port.host_port.filter(|port| *port != 0) {
             found.port(at("hostPort"), host_port);
+            let ip = port.host_ip.as_deref().unwrap_or_default();
+            if !ip.is_empty() && ip.parse::<IpAddr>().is_err() {
+                found.add(at("hostIP"), format!("{ip:?} is not an IP address"));
+            }
             if host_network && host_port != port.container_port {
                 let message = "on the node's network it must be the containerPort";
                 found.add(at("hostPort"), message);

@@ -83,13 +83,19 @@ fn policies_ports_and_environment() {
         json!({"ports": [
             {"containerPort": 0, "protocol": "ICMP"},
             {"containerPort": 1, "hostPort": 65536, "name": "80"},
-            {"containerPort": 2, "name": "a"}, {"containerPort": 65535, "name": "a"}]}),
+            {"containerPort": 2, "name": "a"}, {"containerPort": 65535, "name": "a"},
+            {"containerPort": 3, "hostPort": 3, "hostIP": "x"},
+            {"containerPort": 4, "hostPort": 4}, {"containerPort": 5, "hostPort": 4},
+            {"containerPort": 6, "hostPort": 4, "protocol": "UDP"},
+            {"containerPort": 7, "hostPort": 4, "hostIP": "::1"}]}),
         &[
             "ports[0].containerPort: 0 is not between 1 and 65535",
             "ports[0].protocol: \"ICMP\" is none of TCP, UDP, SCTP",
             "ports[1].hostPort: 65536 is not between 1 and 65535",
             "ports[1].name: \"80\" is not a port's name",
             "ports[3].name: \"a\" is there twice",
+            "ports[4].hostIP: \"x\" is not an IP address",
+            "ports[6].hostPort: 4 is there twice",
         ],
     );
     let source = json!({"fieldRef": {"fieldPath": "metadata.name"}});
