@@ -1,8 +1,9 @@
 //! Kernel settings of the two ends of a pod's veth.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use seaway_netlink::{Netns, netns};
@@ -38,14 +39,14 @@ pub(crate) fn prepare_host_end(ifname: &str, v6: bool, from_loopback: bool) -> R
     // counts.
     let all = read(&path("ipv4/conf/all", "rp_filter"))?;
     if all.as_deref() == Some("1") || default("rp_filter")?.as_deref() == Some("1") {
-        change(&v4("rp_filter"), "2")?;
+        ensure_if_there(&v4("rp_filter"), "2")?;
     }
     if from_loopback {
         ensure(&v4("route_localnet"), "1")?;
     }
     // A pod must not be able to become the host's IPv6 router
     // (CVE-2020-10749). Without IPv6 there is no such file.
-    change(&conf_v6("accept_ra"), "0")?;
+    ensure_if_there(&conf_v6("accept_ra"), "0")?;
     if v6 {
         forward_v6()?;
         ensure(&conf_v6("disable_ipv6"), "0")?;
@@ -62,10 +63,10 @@ pub(crate) fn prepare_pod_end(netns: &Netns, ifname: &str) -> Result<(), Error> 
         ensure(&key("lo", "disable_ipv6"), "0")?;
         ensure(&key(ifname, "disable_ipv6"), "0")?;
         // For addresses that others add: nobody else is on the link.
-        change(&key(ifname, "accept_dad"), "0")?;
-        change(&key(ifname, "accept_ra"), "0")?;
+        ensure_if_there(&key(ifname, "accept_dad"), "0")?;
+        ensure_if_there(&key(ifname, "accept_ra"), "0")?;
         // Else the address is lost when somebody takes the interface down.
-        change(&key(ifname, "keep_addr_on_down"), "1")
+        ensure_if_there(&key(ifname, "keep_addr_on_down"), "1")
     };
     netns::visit(netns.as_fd(), set)
         .map_err(|source| failed("enter the pod's namespace for", Path::new(ROOT), source))?
@@ -119,46 +120,59 @@ fn path(family: &str, key: &str) -> PathBuf {
     Path::new(ROOT).join(family).join(key)
 }
 
+/// Writes only what is not there already; a setting that the kernel does not have is an error.
 fn ensure(path: &Path, value: &str) -> Result<(), Error> {
-    if read(path)?.as_deref() == Some(value) {
+    if put(path, value)? {
         return Ok(());
     }
-    write(path, value)
+    Err(failed("write", path, io::ErrorKind::NotFound.into()))
 }
 
-/// The same for a setting of a new interface that the kernel's default is not
-/// right for: writes first, and looks only where that fails. Where there is no
-/// such setting, there is nothing to set.
-fn change(path: &Path, value: &str) -> Result<(), Error> {
-    let Err(refused) = write(path, value) else {
-        return Ok(());
+/// The same, but where there is no such setting, there is nothing to set.
+fn ensure_if_there(path: &Path, value: &str) -> Result<(), Error> {
+    put(path, value).map(drop)
+}
+
+/// `false`: the kernel has no such setting. One open file serves both to look and to write, as
+/// finding a setting of a new interface is what costs.
+fn put(path: &Path, value: &str) -> Result<bool, Error> {
+    let refused = match File::options().read(true).write(true).open(path) {
+        Ok(file) => {
+            let now = text_of(&file).map_err(|source| failed("read", path, source))?;
+            if now == value {
+                return Ok(true);
+            }
+            // At the start: the kernel takes no value from behind it (`sysctl_writes_strict`).
+            match file.write_all_at(value.as_bytes(), 0) {
+                Ok(()) => return Ok(true),
+                Err(source) => source,
+            }
+        }
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => source,
     };
-    match read(path)? {
-        Some(other) if other != value => Err(refused),
-        _ => Ok(()),
+    // Where /proc/sys is mounted read-only, what is right already needs no writing.
+    if read(path)?.as_deref() == Some(value) {
+        return Ok(true);
     }
-}
-
-fn write(path: &Path, value: &str) -> Result<(), Error> {
-    // Never made: a setting that is not there is an error.
-    let written = File::options().write(true).open(path);
-    written
-        .and_then(|mut file| file.write_all(value.as_bytes()))
-        .map_err(|source| failed("write", path, source))
+    Err(failed("write", path, refused))
 }
 
 /// `None`: the kernel has no such setting.
 fn read(path: &Path) -> Result<Option<String>, Error> {
+    match File::open(path).and_then(|file| text_of(&file)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(failed("read", path, source)),
+    }
+}
+
+fn text_of(file: &File) -> io::Result<String> {
     // One read gives all of it: a setting is a number here, and a file of
     // /proc/sys that is read on from behind its end is asked in vain.
     let mut room = [0; LONGEST];
-    let length = match File::open(path).and_then(|mut file| file.read(&mut room)) {
-        Ok(length) => length,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(failed("read", path, source)),
-    };
-    let text = String::from_utf8_lossy(&room[..length]);
-    Ok(Some(text.trim().to_owned()))
+    let length = file.read_at(&mut room, 0)?;
+    Ok(String::from_utf8_lossy(&room[..length]).trim().to_owned())
 }
 
 fn failed(op: &'static str, path: &Path, source: io::Error) -> Error {

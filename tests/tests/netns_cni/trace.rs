@@ -188,18 +188,43 @@ fn case_25_the_hosts_end_is_deaf_to_routers_before_it_is_up() {
     }
     let (node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
     node.netns.sysctl("ipv6/conf/default/accept_ra", "2");
-    let all = lines(&node, "ADD", "c1", pod_path(&pod), "sendto,write");
+    let all = lines(&node, "ADD", "c1", pod_path(&pod), "sendto,pwrite64");
     let at = |what: &dyn Fn(&str) -> bool| {
         let place = all.iter().position(|line| what(line));
         place.unwrap_or_else(|| panic!("{all:#?}"))
     };
     let host = "/proc/sys/net/ipv6/conf/swec43057c07aa/accept_ra";
-    let deaf = at(&|l| l.contains("write(") && l.contains(host) && l.contains("\"0\""));
+    let deaf = at(&|l| l.contains("pwrite64(") && l.contains(host) && l.contains("\"0\""));
     let born = at(&|l| l.contains("RTM_NEWLINK"));
     let up = at(&|l| l.contains("RTM_SETLINK") && l.contains("IFF_UP"));
     assert!(born < deaf && deaf < up, "{born} {deaf} {up}");
-    let pod_deaf = at(&|l| l.contains("write(") && l.contains("conf/eth0/accept_ra"));
+    let pod_deaf = at(&|l| l.contains("pwrite64(") && l.contains("conf/eth0/accept_ra"));
     let pod_up = at(&|l| l.contains("nlmsg_type=0x13"));
     assert!(pod_deaf < pod_up, "{pod_deaf} {pod_up}");
+    node.del("c1", "");
+}
+
+#[test]
+fn settings_are_read_before_they_are_written_and_only_where_they_differ() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    let (node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
+    node.netns.sysctl("ipv6/conf/default/accept_ra", "0");
+    pod.sysctl("ipv6/conf/default/accept_dad", "0");
+    let all = lines(&node, "ADD", "c1", pod_path(&pod), "pread64,pwrite64,write");
+    let of = |call: &str, key: &str| {
+        let call_of = |l: &&String| l.contains(&format!(" {call}"));
+        let is = |l: &&String| call_of(l) && l.contains("/proc/sys/") && l.contains(key);
+        all.iter().filter(is).count()
+    };
+    assert_eq!(of("write(", ""), 0, "{all:#?}");
+    for right in ["swec43057c07aa/accept_ra", "eth0/accept_dad"] {
+        assert!(of("pread64(", right) > 0, "{all:#?}");
+        assert_eq!(of("pwrite64(", right), 0, "{all:#?}");
+    }
+    let wrong = "eth0/keep_addr_on_down";
+    assert_eq!(of("pread64(", wrong), 1, "{all:#?}");
+    assert_eq!(of("pwrite64(", wrong), 1, "{all:#?}");
     node.del("c1", "");
 }
