@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use seaway_testbed::vm::{self, Kernel, Outcome, Payload};
+use seaway_testbed::vm::{self, Kernel, Outcome, Payload, Report};
 use seaway_testbed::{require_root, skip};
 
 /// Software emulation is slow, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_mins(25);
+const PATIENCE: Duration = Duration::from_mins(50);
 
 /// Suites that are not run, and why.
 const SUITES_LEFT_OUT: [(&str, &str); 4] = [
@@ -41,7 +41,7 @@ const ON_ONE_KERNEL: [(&str, Kernel); 3] = [
 ];
 
 /// Tests of the others, by a part of their names, that are not run, and why.
-const LEFT_OUT: [(&str, &str); 11] = [
+const LEFT_OUT: [(&str, &str); 14] = [
     (
         "killed::",
         "hundreds of runs under strace take minutes under emulation",
@@ -84,6 +84,18 @@ const LEFT_OUT: [(&str, &str); 11] = [
     ),
     (
         "case_66_a_range_that_another_node_gets",
+        "the second that it grants is too short under emulation",
+    ),
+    (
+        "case_66_an_address_that_a_new_pod_gets",
+        "the second that it grants is too short under emulation",
+    ),
+    (
+        "case_66_a_reused_address",
+        "the second that it grants is too short under emulation",
+    ),
+    (
+        "u7_p10_p19_",
         "the second that it grants is too short under emulation",
     ),
 ];
@@ -161,6 +173,12 @@ fn chosen(suite: &str) -> bool {
     words.is_empty() || words.split_whitespace().any(|word| suite.contains(word))
 }
 
+/// Whether every command has run to its end. Of those after a machine's death there is no word.
+fn has_ended(payload: &Payload, report: &Report) -> bool {
+    let ended = report.outcomes.iter().filter(|o| o.status.is_some());
+    ended.count() == payload.runs()
+}
+
 fn kernel_suites_and_demo(kernel: Kernel) {
     if !require_root() {
         return;
@@ -170,7 +188,13 @@ fn kernel_suites_and_demo(kernel: Kernel) {
         return;
     }
     let payload = suites_and_demo(kernel);
-    let report = vm::run(kernel, &payload, PATIENCE).unwrap();
+    assert!(payload.runs() > 0, "SEAWAY_VM_SUITES chooses none");
+    let mut report = vm::run(kernel, &payload, PATIENCE).unwrap();
+    if !has_ended(&payload, &report) {
+        // The emulation of two processors does that to a kernel; one of our faults does it again.
+        eprintln!("{kernel:?} died: once more\n{}", report.console);
+        report = vm::run(kernel, &payload, PATIENCE).unwrap();
+    }
     let mut failed = Vec::new();
     for outcome in &report.outcomes {
         let (name, status, time) = (&outcome.name, outcome.status, outcome.time.as_secs());
@@ -181,10 +205,8 @@ fn kernel_suites_and_demo(kernel: Kernel) {
         }
     }
     eprintln!("{kernel:?}: started {} times", report.boots);
-    assert!(
-        failed.is_empty() && !report.outcomes.is_empty(),
-        "failed: {failed:?}"
-    );
+    assert!(failed.is_empty(), "failed: {failed:?}");
+    assert!(has_ended(&payload, &report), "{}", report.console);
 }
 
 #[test]

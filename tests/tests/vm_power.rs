@@ -14,4 +14,4 @@ mod pods;
 use std::time::Duration;
 
 /// Software emulation is slow, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_mins(15);

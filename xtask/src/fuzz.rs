@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Only this one
     #[arg(long, value_parser = TARGETS)]
     target: Option<String>,
+    /// Of libFuzzer's random numbers, for the same inputs again; else another one each time
+    #[arg(long)]
+    seed: Option<u32>,
 }
 
 /// Runs the verb. What is found stays in `fuzz/corpus`, a failing input in `fuzz/artifacts`.
@@ -49,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     shown(build.current_dir(&dir).env("RUSTFLAGS", FLAGS))?;
     for target in TARGETS {
         if args.target.as_deref().is_none_or(|only| only == target) {
-            run_one(&dir, target, args.seconds)?;
+            run_one(&dir, target, args)?;
         }
     }
     Ok(())
@@ -63,10 +66,11 @@ pub(crate) fn glance() -> Result<()> {
     run(&Args {
         seconds: 3,
         target: None,
+        seed: Some(1),
     })
 }
 
-fn run_one(dir: &Path, target: &str, seconds: u32) -> Result<()> {
+fn run_one(dir: &Path, target: &str, args: &Args) -> Result<()> {
     let (corpus, artifacts) = (
         dir.join("corpus").join(target),
         dir.join("artifacts").join(target),
@@ -78,7 +82,7 @@ fn run_one(dir: &Path, target: &str, seconds: u32) -> Result<()> {
     let dictionary = dir.join("dictionaries").join(target);
     let mut command = Command::new(program);
     command
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_total_time={}", args.seconds))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args([
             "-max_len=4096",
@@ -87,6 +91,9 @@ fn run_one(dir: &Path, target: &str, seconds: u32) -> Result<()> {
             "-verbosity=0",
         ])
         .arg(&corpus);
+    if let Some(seed) = args.seed {
+        command.arg(format!("-seed={seed}"));
+    }
     if dictionary.exists() {
         command.arg(format!("-dict={}", dictionary.display()));
     }

@@ -10,7 +10,7 @@ use super::image::Base;
 use super::process::Process;
 use super::{Kernel, Outcome, Report};
 
-/// How often a machine that panics before its init is started again.
+/// How often a machine that panics or hangs before its init is started.
 const MOST_BOOTS: u32 = 4;
 /// A boot takes seconds; systemd, on a busy machine, a minute.
 const UNTIL_UP: Duration = Duration::from_mins(5);
@@ -64,14 +64,15 @@ pub(super) fn start(setup: &Setup<'_>) -> Result<Running> {
             boots,
             console: String::new(),
         };
-        if running.line(&format!("{MARK}up "), UNTIL_UP)?.is_some() {
-            return Ok(running);
+        match running.line(&format!("{MARK}up "), UNTIL_UP) {
+            Ok(Some(_)) => return Ok(running),
+            Ok(None) => eprintln!(
+                "boot {boots} of {:?} ended before init:\n{}",
+                setup.kernel,
+                tail(&running.console, 15)
+            ),
+            Err(late) => eprintln!("boot {boots}: {late}"),
         }
-        eprintln!(
-            "boot {boots} of {:?} ended before init:\n{}",
-            setup.kernel,
-            tail(&running.console, 15)
-        );
     }
     bail!("{:?} has not come up in {MOST_BOOTS} boots", setup.kernel)
 }

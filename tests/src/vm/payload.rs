@@ -54,6 +54,12 @@ impl Payload {
         self
     }
 
+    /// How many commands there are.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Makes the drive.
     pub(super) fn write(&self, drive: &Path) -> Result<()> {
         let dir = tempfile::tempdir()?;

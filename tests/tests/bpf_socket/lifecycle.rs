@@ -184,7 +184,7 @@ sandboxed! {
 /// The kernel frees programs in the background.
 #[track_caller]
 fn gone(programs: &[u32]) {
-    wait_until(Duration::from_secs(5), "programs to go", || {
+    wait_until(Duration::from_mins(1), "programs to go", || {
         let left = loaded_programs()
             .filter_map(Result::ok)
             .filter(|p| programs.contains(&p.id()));

@@ -199,7 +199,7 @@ sandboxed! {
 /// Connects, then waits until the line is there.
 async fn printed(lines: &Lines, line: &str) -> bool {
     ask(Ask::Tcp, VIP).unwrap();
-    for _ in 0..200 {
+    for _ in 0..3000 {
         if String::from_utf8_lossy(&lines.0.lock().unwrap()).contains(line) {
             return true;
         }

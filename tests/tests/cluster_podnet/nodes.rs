@@ -11,7 +11,7 @@ use crate::{pods, reach};
 
 /// From the change until pods reach each other again: the agent has to say it first, and the
 /// node that has changed hears of it when it has noticed that its old connection is dead.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(90);
 
 /// The second node gets another address; its pods stay and are reached again.
 pub(crate) fn moves(cluster: &mut Cluster, mode: Mode) -> Result<()> {

@@ -18,7 +18,7 @@ const HELD_BACK: &[&str] = &["--api-server=https://172.30.0.1:7443"];
 const HELD_FOR: Duration = Duration::from_mins(1);
 /// From the first answer of the API to a node that is Ready: `seaway-proxy` tries again every
 /// few seconds, and the kubelet looks at its runtime as often.
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(90);
 
 /// A node with the bridge plugin works beside one of ours. A third has no CNI conf for as long
 /// as its `seaway-proxy` is kept from the API server, and is not Ready.

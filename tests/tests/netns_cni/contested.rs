@@ -88,7 +88,7 @@ fn a_dead_pods_port_goes_to_the_next_one() {
                 Ok(())
             })
         };
-        wait_until(Duration::from_secs(10), "the kernel", gone).unwrap();
+        wait_until(Duration::from_mins(1), "the kernel", gone).unwrap();
         add(&mut node, new, &pod, &ports);
         let _servers = serve(&pod, new);
         assert_eq!(outside.ask_tcp("192.0.2.1:8126").unwrap(), new);

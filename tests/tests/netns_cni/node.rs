@@ -130,12 +130,12 @@ pub(crate) fn assert_reaches(from: &Netns, address: &str) {
     } else {
         format!("{address}:9")
     };
-    let error = from.ask_udp(&target).unwrap_err();
-    assert_eq!(
-        error.kind(),
-        std::io::ErrorKind::ConnectionRefused,
-        "{address}"
-    );
+    // One datagram may be lost, or late on an emulated machine; one that is black-holed loses all.
+    let refused = |_| {
+        let kind = from.ask_udp(&target).unwrap_err().kind();
+        (kind == std::io::ErrorKind::ConnectionRefused).then_some(kind)
+    };
+    assert!((0..5).find_map(refused).is_some(), "{address}");
 }
 
 pub(crate) fn pod_path(pod: &Netns) -> &str {

@@ -55,7 +55,7 @@ fn case_70_a_pod_whose_namespace_file_is_gone_is_alive_while_its_interface_is() 
             Err(left.to_string())
         })
     };
-    wait_until(Duration::from_secs(20), "the interface to go", gone).unwrap();
+    wait_until(Duration::from_mins(1), "the interface to go", gone).unwrap();
     assert_eq!(released(&sweep_twice(&node)), ["c1"]);
     node.assert_empty();
 }

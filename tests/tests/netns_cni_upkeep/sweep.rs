@@ -21,7 +21,7 @@ pub(crate) fn die(node: &Node, pods: Vec<Netns>) {
             Err(links().to_string())
         })
     };
-    wait_until(Duration::from_secs(20), "the interfaces to go", gone).unwrap();
+    wait_until(Duration::from_mins(1), "the interfaces to go", gone).unwrap();
 }
 
 #[test]

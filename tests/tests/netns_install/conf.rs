@@ -36,7 +36,7 @@ fn no_conf_while_the_api_server_is_held_back() {
     api.release();
     daemon.wait("the conf", || node.path(CONF).exists());
     let took = released.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}: {}", daemon.log());
+    assert!(took < Duration::from_secs(10), "{took:?}: {}", daemon.log());
     assert!(node.path(STATE).exists());
 }
 

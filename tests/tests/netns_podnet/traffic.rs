@@ -27,7 +27,7 @@ fn client(from: &Netns, to: &str) -> UdpSocket {
     from.enter(|| {
         let socket = UdpSocket::bind(any).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_secs(1)))
+            .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
         socket.connect(to).unwrap();
         socket

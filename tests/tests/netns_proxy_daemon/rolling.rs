@@ -88,7 +88,7 @@ fn roll(flavour: &str) {
                     .contains(&format!("10.244.0.{gone}:8080"))
             });
             // Whoever is on the way still arrives.
-            pause_until(Instant::now() + Duration::from_millis(200));
+            pause_until(Instant::now() + Duration::from_secs(2));
             tell(&[5, pod], &[]);
             drop(server);
         }

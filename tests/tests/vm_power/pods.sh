@@ -52,7 +52,7 @@ settled() {
     until [ "$(pods | jq --argjson n "$1" '.items | length == $n and all(.[];
         any(.status.conditions[]?; .type == "Ready" and .status == "True"))')" = true ]; do
         tries=$((tries + 1))
-        if [ $tries = 60 ]; then
+        if [ $tries = 200 ]; then
             echo "@@power failed to settle"
             pods | jq -c '.items[] | [.metadata.name, .status]'
             tail -n 40 "$log"

@@ -59,7 +59,7 @@ remember
 kill -STOP $daemon
 systemctl restart systemd-networkd
 within 60 uplink || fail "the uplink is gone"
-sleep 3
+within 12 sh -c '! ip rule show | grep -q "lookup 83"'
 routes >/run/routes
 echo "without our settings, a restart of systemd-networkd takes:"
 diff /run/routes-before /run/routes | tee /run/lost
@@ -71,7 +71,7 @@ same "a restart of systemd-networkd without our settings"
 kill -STOP $daemon
 systemctl restart systemd-networkd
 within 60 uplink || fail "the uplink is gone"
-sleep 3
+within 12 sh -c '! ip rule show | grep -q "lookup 83"'
 routes >/run/routes
 echo "with our settings, a restart of systemd-networkd takes:"
 diff /run/routes-before /run/routes | tee /run/lost

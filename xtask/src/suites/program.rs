@@ -18,7 +18,7 @@ use crate::command::HEARTBEAT;
 use crate::tally::Tally;
 
 /// Longer than any suite takes; a program that is not done by then hangs.
-const LIMIT: Duration = Duration::from_mins(30);
+const LIMIT: Duration = Duration::from_mins(75);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {

@@ -14,8 +14,9 @@ use crate::peer::Dialed;
 const EVERY: Duration = Duration::from_millis(20);
 /// How long both daemons are left dead.
 const DEAD: Duration = Duration::from_secs(30);
-/// Of the 50 new connections a second that are asked for: what a machine with hiccups manages.
-const NEW_PER_SECOND: f64 = 45.0;
+/// Of the 50 new connections a second that are asked for: what a busy machine manages, which
+/// makes up for none that it was late with. Enough to see a pause; none may fail.
+const NEW_PER_SECOND: f64 = 20.0;
 /// The held connection is used about ten times a second.
 const HELD_PER_SECOND: f64 = 5.0;
 
