@@ -9,6 +9,8 @@ use seaway_proxy_core::backend::Retry;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::save::ParseError;
+
 /// Exit status for "could not get the lock" and for lack of memory: `RESOURCE_PROBLEM` of
 /// iptables' `xtables.h`.
 const RESOURCE_PROBLEM: i32 = 4;
@@ -58,8 +60,21 @@ pub enum CommandError {
         /// The program.
         program: PathBuf,
         /// Where.
-        source: crate::save::ParseError,
+        source: ParseError,
     },
+}
+
+impl CommandError {
+    /// Whether it is that a table has something that only nft can show.
+    pub(crate) fn is_of_nft_alone(&self) -> bool {
+        matches!(
+            self,
+            Self::Output {
+                source: ParseError::Incompatible { .. },
+                ..
+            }
+        )
+    }
 }
 
 impl CommandError {

@@ -5,7 +5,8 @@
 //!
 //! How iptables writes a rule is its own business, and may be another with its next version.
 //! So where something of ours says what is not understood, [`read`] says so instead of
-//! guessing, and the caller asks iptables.
+//! guessing, and the caller asks iptables. Where that cannot show the table either, the chain
+//! has what no chain of ours has, and is written again.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +26,22 @@ const TABLES: [&str; 2] = ["nat", "filter"];
 /// All tables of iptables.
 const ALL_TABLES: [&str; 5] = ["nat", "filter", "mangle", "raw", "security"];
 
-/// Our rules of a family; `None` if one has no words. Blocks for about 50 µs a chain.
-pub(crate) fn read(kernel: Kernel) -> Result<Option<Tables>, NetlinkError> {
+/// Stands for a rule that has no words, in the body of a chain.
+const UNKNOWN: &str = " ?";
+
+/// Our rules of a family.
+pub(crate) struct Listing {
+    pub(crate) tables: Tables,
+    /// No rule is without words.
+    pub(crate) is_understood: bool,
+}
+
+/// Blocks for about 50 µs a chain.
+pub(crate) fn read(kernel: Kernel) -> Result<Listing, NetlinkError> {
     let mut reading = Reading {
         kernel,
         sets: BTreeMap::new(),
+        is_understood: true,
     };
     let mut tables = Tables::default();
     for (name, table) in TABLES
@@ -37,13 +49,14 @@ pub(crate) fn read(kernel: Kernel) -> Result<Option<Tables>, NetlinkError> {
         .zip([&mut tables.nat, &mut tables.filter])
     {
         for chain in reading.kernel.chains(name)? {
-            if !reading.chain(name, chain, table)? {
-                return Ok(None);
-            }
+            reading.chain(name, chain, table)?;
         }
         table.jumps.sort_unstable();
     }
-    Ok(Some(tables))
+    Ok(Listing {
+        tables,
+        is_understood: reading.is_understood,
+    })
 }
 
 struct Reading {
@@ -51,16 +64,11 @@ struct Reading {
     /// Names of sets by their numbers, as far as they were met. One that a rule looks into
     /// stays.
     sets: BTreeMap<u16, Option<String>>,
+    is_understood: bool,
 }
 
 impl Reading {
-    /// Tells whether it was understood.
-    fn chain(
-        &mut self,
-        name: &str,
-        chain: String,
-        table: &mut Table,
-    ) -> Result<bool, NetlinkError> {
+    fn chain(&mut self, name: &str, chain: String, table: &mut Table) -> Result<(), NetlinkError> {
         let ours = is_ours(&chain);
         // Others' chains may have very many rules.
         let keep = |rule: &[u8]| ours || words::target(rule).is_some_and(is_ours);
@@ -68,29 +76,35 @@ impl Reading {
         if ours {
             let mut body = Body::default();
             for rule in rules {
-                let Some(words) = self.words(&rule) else {
-                    return Ok(false);
-                };
-                body.push_forgotten(&format!(" {words}"));
+                match self.words(&rule) {
+                    Some(words) => body.push_forgotten(&format!(" {words}")),
+                    None => body.push_forgotten(UNKNOWN),
+                }
             }
             table.chains.insert(chain, body);
-            return Ok(true);
+            return Ok(());
         }
         for rule in rules {
-            let Some(words) = self.words(&rule) else {
-                return Ok(false);
-            };
-            table.jumps.push((chain.clone(), words));
+            // A jump without words is none that we have written, nor can it be deleted by them.
+            if let Some(words) = self.words(&rule) {
+                table.jumps.push((chain.clone(), words));
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn words(&mut self, rule: &Rule) -> Option<String> {
+        let words = self.words_if_known(rule);
+        self.is_understood &= words.is_some();
+        words
+    }
+
+    fn words_if_known(&mut self, rule: &Rule) -> Option<String> {
         // What programs keep there is not known here.
         if rule.has_more {
             return None;
         }
-        let Self { kernel, sets } = self;
+        let Self { kernel, sets, .. } = self;
         let family = kernel.family();
         let mut name = |number| {
             let known = sets.entry(number);

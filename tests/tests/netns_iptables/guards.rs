@@ -193,3 +193,22 @@ fn a_rule_of_nfts_own_does_not_keep_ours_from_being_repaired() {
     let others = n.host.must_run(&["nft", "list", "table", "ip", "nat"]);
     assert!(others.contains("@others return"), "{others}");
 }
+
+/// Not even where it stands among ours, and takes their packets.
+#[test]
+fn a_rule_of_nfts_own_goes_from_our_chains() {
+    let (mut n, desired) = (Node::new(config(Flavour::Nft)), web(2));
+    assert!(n.sync(&desired));
+    let rule = "insert rule ip nat SEAWAY-SERVICES ip daddr 10.96.0.1 dnat to 192.0.2.1";
+    n.host.must_run(&["nft", rule]);
+    let save = n.host.must_run(&["iptables-nft-save"]);
+    assert!(save.contains("incompatible"), "{save}");
+    assert!(n.sync(&desired));
+    assert!(!n.sync(&desired));
+    let rules = n
+        .host
+        .must_run(&["nft", "list", "chain", "ip", "nat", "SEAWAY-SERVICES"]);
+    assert!(!rules.contains("192.0.2.1"), "{rules}");
+    let answered = answers(&n.client, peer::Protocol::Tcp, VIP);
+    assert_eq!(names(&answered), ["pod0", "pod1"].into());
+}

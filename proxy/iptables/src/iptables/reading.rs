@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
-use crate::listing;
+use crate::listing::{self, Listing};
 use crate::rendered::{Rendered, Tables};
 use crate::save;
 use crate::sets;
@@ -26,14 +26,18 @@ impl Iptables {
         family: Family,
         words: bool,
     ) -> Result<Tables, CommandError> {
-        if flavour == Flavour::Nft
-            && !words
-            && self.trust.is_given(family)
-            && let Some(tables) = self.list(family).await
-        {
-            return Ok(tables);
+        if flavour != Flavour::Nft || words || !self.trust.is_given(family) {
+            return self.ask_iptables(flavour, family, words).await;
         }
-        self.ask_iptables(flavour, family, words).await
+        let in_part = match self.list(family).await {
+            Some(listing) if listing.is_understood => return Ok(listing.tables),
+            other => other,
+        };
+        match (self.ask_iptables(flavour, family, words).await, in_part) {
+            // Nor can iptables show it, so it is none of our rules: its chain is written again.
+            (Err(error), Some(listing)) if error.is_of_nft_alone() => Ok(listing.tables),
+            (asked, _) => asked,
+        }
     }
 
     async fn ask_iptables(
@@ -65,17 +69,18 @@ impl Iptables {
         Ok(rendered)
     }
 
-    /// What the kernel lists, unless that cannot be put in words.
-    async fn list(&self, family: Family) -> Option<Tables> {
-        match list(family).await {
-            Ok(Some(tables)) => return Some(tables),
-            Ok(None) if self.trust.is_news() => {
+    /// What the kernel lists; `None` if it does not.
+    async fn list(&self, family: Family) -> Option<Listing> {
+        let listed = list(family).await;
+        match &listed {
+            Ok(listing) if listing.is_understood => {}
+            Ok(_) if self.trust.is_news() => {
                 info!(%family, "Some rules are not understood, so iptables is asked for all, which takes more memory");
             }
-            Ok(None) => debug!(%family, "Some rules are not understood, asking iptables"),
+            Ok(_) => debug!(%family, "Some rules are not understood, asking iptables"),
             Err(error) => debug!(%family, %error, "Cannot list rules, asking iptables"),
         }
-        None
+        listed.ok()
     }
 
     /// Asks iptables where something else is listed than we wrote, the first time, and when that
@@ -96,8 +101,11 @@ impl Iptables {
                 }
             };
             // Once more, for something may have been changed while iptables was asked.
-            if let Some(again) = self.list(family).await {
-                self.trust.settle(family, rules(&again), rules(&asked));
+            if let Some(again) = self.list(family).await
+                && again.is_understood
+            {
+                self.trust
+                    .settle(family, rules(&again.tables), rules(&asked));
             }
             (listed.nat, listed.filter) = (asked.nat, asked.filter);
         }
@@ -119,7 +127,7 @@ impl Iptables {
 }
 
 /// Our rules as the kernel lists them, in the network namespace of the polling thread.
-async fn list(family: Family) -> Result<Option<Tables>, NetlinkError> {
+async fn list(family: Family) -> Result<Listing, NetlinkError> {
     let kernel = listing::Kernel::open(family)?;
     let listed = spawn_blocking(move || listing::read(kernel)).await;
     listed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
