@@ -44,4 +44,4 @@ pub use netns::{Netns, connect, unique_name};
 pub use privilege::{require_root, skip};
 pub use topology::{Network, Topology};
 pub use uts::uts_namespace;
-pub use wait::wait_until;
+pub use wait::{short_or_long, wait_until};

@@ -27,3 +27,14 @@ pub fn wait_until<T>(
         }
     }
 }
+
+/// How long, or how often, a test does something: `short`, or `long` where `SEAWAY_LONG` is set,
+/// which stands for the length that a case of the reference names and a run of all tests has no
+/// time for.
+pub fn short_or_long<T>(short: T, long: T) -> T {
+    if std::env::var_os("SEAWAY_LONG").is_some() {
+        long
+    } else {
+        short
+    }
+}

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use seaway_testbed::vm::{self, Init, Kernel, Machine, Payload};
-use seaway_testbed::{require_root, skip};
+use seaway_testbed::{require_root, short_or_long, skip};
 
 /// Software emulation is slow, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -25,7 +25,7 @@ fn on_a_machine(name: &str, script: &str) {
     }
     payload = payload
         .file("lib.sh", include_str!("vm_services/lib.sh"))
-        .run(name, script);
+        .run(name, &format!("LASTING={}\n{script}", short_or_long(3, 60)));
     let machine = Machine::new(Kernel::Linux6_12, Init::Systemd, &payload).unwrap();
     let report = machine.start(name).unwrap().finish(PATIENCE).unwrap();
     let outcome = &report.outcomes[0];

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use seaway_testbed::peer::Protocol::Tcp;
 use seaway_testbed::{Netns, require_root};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::node::{Node, address, assert_reaches, pod_path, success};
 
@@ -75,6 +75,7 @@ fn case_15_pods_and_node_reach_each_other_without_asking_for_hardware_addresses(
     }
     let node = Node::new("10.244.1.0/24");
     let (a, b) = (Netns::new("a"), Netns::new("b"));
+    let asked = [&node.netns, &a, &b].map(count_arp);
     let (ip_a, ip_b) = (address(&node.add("a", &a)), address(&node.add("b", &b)));
     for (from, to) in [
         (&node.netns, &ip_a),
@@ -97,6 +98,34 @@ fn case_15_pods_and_node_reach_each_other_without_asking_for_hardware_addresses(
         for entry in netns.ip_json("neigh").as_array().unwrap() {
             assert_eq!(entry["state"], json!(["PERMANENT"]), "{entry}");
         }
+    }
+    assert_eq!(asked.each_ref().map(|count| count()), [0, 0, 0]);
+    // On a link that is not ours it is different, and the count is one.
+    node.netns.ip("link add other type veth peer name end");
+    node.netns.ip("addr add 192.0.2.1/24 dev other");
+    node.netns.ip("link set end up");
+    node.netns.ip("link set other up");
+    node.netns.ask_udp("192.0.2.2:9").unwrap_err();
+    assert!(asked[0]() > 0);
+}
+
+/// Counts ARP, coming and going, from now on.
+fn count_arp(netns: &Netns) -> impl Fn() -> u64 {
+    let mut rules = "add table arp count\n".to_owned();
+    for hook in ["input", "output"] {
+        rules += &format!(
+            "add chain arp count {hook} {{ type filter hook {hook} priority 0; }}\n\
+             add rule arp count {hook} counter\n"
+        );
+    }
+    netns.must_run(&["nft", &rules]);
+    move || {
+        let all = netns.must_run(&["nft", "-j", "list", "table", "arp", "count"]);
+        let all: Value = serde_json::from_str(&all).unwrap();
+        let rules = all["nftables"].as_array().unwrap().iter();
+        let counters =
+            rules.filter_map(|item| item["rule"]["expr"][0]["counter"]["packets"].as_u64());
+        counters.sum()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, short_or_long};
 use serde_json::{Value, json};
 
 use crate::node::{Node, addresses, assert_reaches, feed, pod_path, success};
@@ -108,7 +108,7 @@ const PAYLOAD_PERMILLE: u64 = 955;
 
 /// Percent of what the rate lets through.
 fn percent(from: &Netns, to: &Netns, target: &str) -> u64 {
-    let time = Duration::from_secs(5);
+    let time = Duration::from_secs(short_or_long(5, 10));
     let bytes = transfer(from, to, target, time);
     bytes * 100 * 1000 / PAYLOAD_PERMILLE / (RATE / 8 * time.as_secs())
 }

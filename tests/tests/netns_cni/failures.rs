@@ -92,13 +92,23 @@ fn case_32_a_result_that_nobody_can_read_is_a_failed_add() {
         .write(true)
         .open("/dev/full")
         .unwrap();
-    let mut command = node.command("ADD", "c1", pod_path(&pod));
-    let mut child = command.stdin(Stdio::piped()).stdout(full).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(node.conf.to_string().as_bytes()).unwrap();
-    drop(stdin);
-    assert!(!child.wait().unwrap().success());
-    node.assert_empty();
+    // EPIPE: whoever was to read has gone.
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    for stdout in [Stdio::from(full), Stdio::from(unread)] {
+        let mut command = node.command("ADD", "c1", pod_path(&pod));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(node.conf.to_string().as_bytes()).unwrap();
+        drop(stdin);
+        // No signal: the ADD has to take back what it did.
+        assert!(child.wait().unwrap().code().is_some_and(|code| code != 0));
+        node.assert_empty();
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What a call asks of the kernel, as strace sees it.
 
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use seaway_testbed::{Netns, require_root};
 
-use crate::node::{Node, feed, pod_path, text};
+use crate::node::{Node, pod_path, start, text};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 
@@ -18,12 +18,23 @@ pub(crate) fn strace_is_missing() -> bool {
 
 /// The plugin under strace.
 pub(crate) fn traced(node: &Node, verb: &str, id: &str, pod: &str, options: &[&str]) -> Output {
+    let call = start_traced(node, verb, id, pod, options);
+    call.wait_with_output().unwrap()
+}
+
+pub(crate) fn start_traced(
+    node: &Node,
+    verb: &str,
+    id: &str,
+    pod: &str,
+    options: &[&str],
+) -> Child {
     let plain = node.command(verb, id, pod);
     let mut command = node.netns.command("strace");
     command.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
     command.arg("-f").args(options);
     command.arg(&node.program);
-    feed(command, &node.conf)
+    start(command, &node.conf)
 }
 
 /// The lines that strace prints for these system calls, each with its paths.

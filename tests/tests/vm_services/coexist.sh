@@ -30,7 +30,7 @@ same() {
         diff -u /run/routes-before /run/routes
         fail "routes and rules are not back soon after $1"
     fi
-    sleep 3
+    sleep "$LASTING"
     ours >/run/now
     diff -u /run/before /run/now || fail "$1 has changed what is ours"
     grep -E 'Deleted .*(sw[0-9a-f]{12}|seaway\.vx)' /run/monitor | grep -v 'fe80:\|ff02:' &&
