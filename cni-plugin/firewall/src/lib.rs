@@ -43,6 +43,7 @@ mod legacy;
 mod masquerade;
 mod message;
 mod ports;
+mod removal;
 mod restore;
 mod ruleset;
 mod set;

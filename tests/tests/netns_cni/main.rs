@@ -25,5 +25,6 @@ mod overlap;
 mod parts;
 mod protocol;
 mod runtimes;
+mod sctp;
 mod trace;
 mod twice;
