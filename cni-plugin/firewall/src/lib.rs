@@ -40,6 +40,7 @@ mod forward;
 pub mod fuzzing;
 mod hostports;
 mod legacy;
+mod listing;
 mod masquerade;
 mod message;
 mod ports;

@@ -7,9 +7,9 @@ use seaway_netlink::{Family, NetlinkError, Socket};
 
 use crate::conntrack::{Flow, forget, lasts};
 use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
-use crate::hostports::{CHAINS, HostPort, SETS, hairpin, ruleset};
+use crate::hostports::{CHAINS, HostPort, hairpin, ruleset};
 use crate::message::{batch, replace};
-use crate::set::{Element, add_element, elements, list_elements};
+use crate::set::{Element, add_new_elements};
 
 impl Firewall {
     /// Leads these ports to their pods. Flows of UDP and SCTP that others have
@@ -29,10 +29,11 @@ impl Firewall {
             if !agree(&marks, &CHAINS, Some(&rules)) {
                 self.write(family, &replace(&rules))?;
             }
-            let frames = ports.iter().map(|p| add_element(family, &p.element()));
             let pods: BTreeSet<IpAddr> = ports.iter().map(|port| port.pod).collect();
-            let pods = pods.into_iter().map(|p| add_element(family, &hairpin(p)));
-            match self.wire.transact(&batch(frames.chain(pods).collect())) {
+            let elements = ports.iter().map(|port| port.element());
+            let elements: Vec<Element> = elements.chain(pods.into_iter().map(hairpin)).collect();
+            let frames = add_new_elements(family, &elements);
+            match self.wire.transact(&batch(frames)) {
                 Ok(_) => {}
                 Err(source) => return Err(self.why_refused(family, &ports, source)),
             }
@@ -76,33 +77,6 @@ impl Firewall {
             pods.extend(elements.iter().filter_map(|e| pod_of(family, &e.data)));
         }
         Ok(pods)
-    }
-
-    /// Every element of our maps; none when there are no maps.
-    pub(crate) fn host_port_elements(
-        &mut self,
-        family: Family,
-    ) -> Result<Vec<Element>, FirewallError> {
-        let mut all = Vec::new();
-        for set in SETS {
-            let replies = match self.wire.dump(&list_elements(family, set)) {
-                Ok(replies) => replies,
-                Err(error) if error.is_not_found() || error.is_unsupported() => continue,
-                Err(source) => return Err(FirewallError::Read { family, source }),
-            };
-            all.extend(
-                replies
-                    .iter()
-                    .flat_map(elements)
-                    .map(|(key, data)| Element {
-                        set,
-                        key,
-                        data,
-                        text: String::from("of a pod"),
-                    }),
-            );
-        }
-        Ok(all)
     }
 
     fn why_refused(

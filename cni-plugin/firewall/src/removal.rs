@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 
 use seaway_netlink::Family;
-use seaway_netlink::wire::Frame;
 
 use crate::conntrack::{forget, lasts};
 use crate::firewall::{FAMILIES, Firewall, FirewallError};
 use crate::hostports::belongs_to;
 use crate::message::batch;
-use crate::set::{Element, delete_element};
+use crate::set::{Element, delete_elements};
 
 /// How often elements are tried to be deleted that others delete as well.
 const DELETE_ATTEMPTS: u32 = 8;
@@ -50,9 +49,8 @@ impl Firewall {
         Ok(count)
     }
 
-    /// Tells what there was. Somebody else may be removing the same, and a list that is read
-    /// while the kernel makes a set larger may name an element twice; then what is left is
-    /// looked for once more.
+    /// Tells what there was. Somebody else may be removing the same: then nothing was removed,
+    /// and what is left is looked for once more.
     fn delete_elements_of(
         &mut self,
         family: Family,
@@ -67,15 +65,12 @@ impl Firewall {
                     .any(|pod| belongs_to(e.set, &e.key, &e.data, *pod))
             });
             let signs_stay = part == Part::UntilFlows && leave_flows(&found);
-            let doomed: Vec<Frame> = found
-                .iter()
-                .filter(|e| !(signs_stay && is_sign(e)))
-                .map(|e| delete_element(family, e))
-                .collect();
+            let mut doomed = found.clone();
+            doomed.retain(|e| !(signs_stay && is_sign(e)));
             if doomed.is_empty() {
                 return Ok(found);
             }
-            match self.write(family, &batch(doomed)) {
+            match self.write(family, &batch(delete_elements(family, &doomed))) {
                 Err(FirewallError::Write { source, .. })
                     if source.is_not_found() && attempt < DELETE_ATTEMPTS =>
                 {

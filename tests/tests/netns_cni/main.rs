@@ -9,6 +9,7 @@ mod capabilities;
 mod cases;
 mod chain;
 mod contested;
+mod crowd;
 mod damage;
 mod del;
 mod delegate;
