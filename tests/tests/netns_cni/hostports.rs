@@ -49,28 +49,16 @@ pub(crate) fn serve(pod: &Netns, name: &str) -> [Server; 2] {
 pub(crate) fn elements(node: &Node) -> Vec<String> {
     let mut all = Vec::new();
     for family in ["ip", "ip6"] {
-        let tables = node.netns.must_run(&["nft", "list", "tables"]);
-        if !tables
-            .lines()
-            .any(|t| t == format!("table {family} seaway"))
-        {
+        let listed = node.netns.run(&["nft", "list", "table", family, "seaway"]);
+        if !listed.status.success() {
+            let error = String::from_utf8_lossy(&listed.stderr);
+            assert!(error.contains("No such file"), "{error}");
             continue;
         }
-        for map in ["map", "set"] {
-            let names: &[&str] = if map == "map" {
-                &["hostports-at", "hostports-any"]
-            } else {
-                &["hostports-pods"]
-            };
-            for name in names {
-                let text = node
-                    .netns
-                    .must_run(&["nft", "list", map, family, "seaway", name]);
-                if let Some((_, elements)) = text.split_once("elements = {") {
-                    let elements = elements.split('}').next().unwrap();
-                    all.extend(elements.split(',').map(|e| e.trim().to_owned()));
-                }
-            }
+        let table = String::from_utf8(listed.stdout).unwrap();
+        for list in table.split("elements = {").skip(1) {
+            let list = list.split('}').next().unwrap();
+            all.extend(list.split(',').map(|e| e.trim().to_owned()));
         }
     }
     all
