@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+#[path = "netns_cni_firewall/crowd.rs"]
+mod crowd;
+
 use std::os::fd::AsFd;
 
 use seaway_firewall::{Change, Firewall, Masquerade};

@@ -8,7 +8,9 @@ use seaway_testbed::vm::{self, Init, Kernel, Machine, Payload};
 use seaway_testbed::{require_root, short_or_long, skip};
 
 /// Software emulation is slow, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_mins(15);
+fn patience() -> Duration {
+    Duration::from_mins(short_or_long(15, 40))
+}
 
 /// Runs a script on a machine of its own with systemd.
 fn on_a_machine(name: &str, script: &str) {
@@ -27,7 +29,7 @@ fn on_a_machine(name: &str, script: &str) {
         .file("lib.sh", include_str!("vm_services/lib.sh"))
         .run(name, &format!("LASTING={}\n{script}", short_or_long(3, 60)));
     let machine = Machine::new(Kernel::Linux6_12, Init::Systemd, &payload).unwrap();
-    let report = machine.start(name).unwrap().finish(PATIENCE).unwrap();
+    let report = machine.start(name).unwrap().finish(patience()).unwrap();
     let outcome = &report.outcomes[0];
     eprintln!("{}", outcome.output);
     assert_eq!(outcome.status, Some(0));

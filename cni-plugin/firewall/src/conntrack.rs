@@ -1,7 +1,10 @@
-//! Forgetting UDP flows that lead to the wrong place.
+//! Forgetting flows of UDP and SCTP that lead to the wrong place.
 //!
 //! A UDP flow has no end: as long as its client sends, the kernel's connection
 //! tracking keeps on translating it to where it was first sent (plugins#123).
+//! A client of SCTP comes back from the same port, and its new association is
+//! to the kernel the old flow, whatever state that is in. A new connection of
+//! TCP is a new flow.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +14,7 @@ use seaway_netlink::wire::{Frame, Reply, Wire};
 use seaway_netlink::{Family, NetlinkError};
 
 use crate::attributes::Attributes;
-use crate::hostports::octets;
+use crate::hostports::{HostPort, octets};
 use crate::message::number;
 use crate::set::find;
 
@@ -28,11 +31,18 @@ const TUPLE_IP: u16 = 1;
 const TUPLE_PROTOCOL: u16 = 2;
 const PROTOCOL_NUMBER: u16 = 1;
 const DESTINATION_PORT: u16 = 3;
-const UDP: u8 = 17;
+/// UDP and SCTP, `IPPROTO_*`.
+const LASTING: [u8; 2] = [17, 132];
 
-/// A UDP flow as its first packet wanted it, and who answers.
+/// Whether a flow of this protocol goes on to where its port does not lead any more.
+pub(crate) fn lasts(protocol: u8) -> bool {
+    LASTING.contains(&protocol)
+}
+
+/// A flow as its first packet wanted it, and who answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
+    pub(crate) protocol: u8,
     /// Where the client sends to, in network byte order.
     pub(crate) destination: Vec<u8>,
     pub(crate) port: u16,
@@ -42,7 +52,7 @@ pub(crate) struct Flow {
     name: Vec<(u16, Vec<u8>)>,
 }
 
-/// Forgets the UDP flows of one family that `wrong` picks.
+/// Forgets the flows of one family that `wrong` picks.
 pub(crate) fn forget(
     wire: &mut Wire,
     family: Family,
@@ -83,17 +93,20 @@ fn message(
         flags,
         payload: attributes.finish(),
         op,
-        object: format!("udp {}", crate::ruleset::keyword(family)),
+        object: format!("of UDP and SCTP, {}", crate::ruleset::keyword(family)),
     }
 }
 
 impl Flow {
-    /// `None`: not UDP, or not understood.
+    /// `None`: of another protocol, or not understood.
     pub(crate) fn parse(reply: &Reply, family: Family) -> Option<Self> {
         let body = reply.payload.get(4..)?;
         let original = find(body, TUPLE_ORIGINAL)?;
         let protocol = find(&original, TUPLE_PROTOCOL)?;
-        if find(&protocol, PROTOCOL_NUMBER)? != [UDP] {
+        let [number] = find(&protocol, PROTOCOL_NUMBER)?[..] else {
+            return None;
+        };
+        if !lasts(number) {
             return None;
         }
         let (source, destination) = match family {
@@ -108,6 +121,7 @@ impl Flow {
             name.extend(find(body, kind).map(|value| (kind, value)));
         }
         Some(Self {
+            protocol: number,
             destination: find(&find(&original, TUPLE_IP)?, destination)?,
             port: u16::from_be_bytes(*port.first_chunk()?),
             answers: find(&reply_ip, source)?,
@@ -115,11 +129,12 @@ impl Flow {
         })
     }
 
-    /// Goes to one of these addresses of the host and this port, but is not
-    /// answered by the pod.
-    pub(crate) fn misses(&self, port: u16, hosts: &BTreeSet<IpAddr>, pod: IpAddr) -> bool {
+    /// Goes to the port at one of these addresses of the host, but is not
+    /// answered by the port's pod.
+    pub(crate) fn misses(&self, port: &HostPort, hosts: &BTreeSet<IpAddr>) -> bool {
+        let to_port = (self.protocol, self.port) == (port.protocol.number(), port.host_port);
         let to_host = || hosts.iter().any(|ip| octets(*ip) == self.destination);
-        self.port == port && self.answers != octets(pod) && to_host()
+        to_port && self.answers != octets(port.pod) && to_host()
     }
 
     /// Was translated to the pod.

@@ -78,8 +78,8 @@ pub enum FirewallError {
         /// What it said.
         why: String,
     },
-    /// Flows of UDP could not be listed or forgotten.
-    #[error("forget UDP flows")]
+    /// Flows of UDP and SCTP could not be listed or forgotten.
+    #[error("forget flows of UDP and SCTP")]
     Flows {
         /// Why.
         #[source]

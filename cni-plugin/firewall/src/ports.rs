@@ -3,24 +3,17 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use seaway_netlink::wire::Frame;
 use seaway_netlink::{Family, NetlinkError, Socket};
 
-use crate::conntrack::forget;
+use crate::conntrack::{Flow, forget, lasts};
 use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
-use crate::hostports::{CHAINS, HostPort, Protocol, SETS, belongs_to, hairpin, ruleset};
+use crate::hostports::{CHAINS, HostPort, hairpin, ruleset};
 use crate::message::{batch, replace};
-use crate::set::{Element, add_element, delete_element, elements, list_elements};
-
-/// UDP's number in the maps.
-const UDP: u8 = 17;
-
-/// How often elements are tried to be deleted that others delete as well.
-const DELETE_ATTEMPTS: u32 = 8;
+use crate::set::{Element, add_new_elements};
 
 impl Firewall {
-    /// Leads these ports to their pods. UDP flows that others have answered so
-    /// far come to the pod from now on.
+    /// Leads these ports to their pods. Flows of UDP and SCTP that others have
+    /// answered so far come to the pod from now on.
     ///
     /// # Errors
     /// [`FirewallError::PortTaken`] when one of them leads to another pod. A
@@ -36,10 +29,11 @@ impl Firewall {
             if !agree(&marks, &CHAINS, Some(&rules)) {
                 self.write(family, &replace(&rules))?;
             }
-            let frames = ports.iter().map(|p| add_element(family, &p.element()));
             let pods: BTreeSet<IpAddr> = ports.iter().map(|port| port.pod).collect();
-            let pods = pods.into_iter().map(|p| add_element(family, &hairpin(p)));
-            match self.wire.transact(&batch(frames.chain(pods).collect())) {
+            let elements = ports.iter().map(|port| port.element());
+            let elements: Vec<Element> = elements.chain(pods.into_iter().map(hairpin)).collect();
+            let frames = add_new_elements(family, &elements);
+            match self.wire.transact(&batch(frames)) {
                 Ok(_) => {}
                 Err(source) => return Err(self.why_refused(family, &ports, source)),
             }
@@ -75,60 +69,6 @@ impl Firewall {
         Ok(None)
     }
 
-    /// Removes all ports that lead to these pods, and forgets their UDP flows.
-    /// Tells how many there were; none is fine.
-    pub fn remove_host_ports_of(&mut self, pods: &[IpAddr]) -> Result<usize, FirewallError> {
-        let mut count = 0;
-        for family in FAMILIES {
-            let pods: Vec<IpAddr> = pods
-                .iter()
-                .copied()
-                .filter(|pod| Family::of(*pod) == family)
-                .collect();
-            if pods.is_empty() {
-                continue;
-            }
-            let doomed = self.delete_elements_of(family, &pods)?;
-            count += doomed.iter().filter(|e| !e.data.is_empty()).count();
-            if doomed.iter().any(is_udp) {
-                forget(&mut self.wire, family, |flow| {
-                    pods.iter().any(|pod| flow.leads_to(*pod))
-                })
-                .map_err(|source| FirewallError::Flows { source })?;
-            }
-        }
-        Ok(count)
-    }
-
-    /// Somebody else may be removing the same, and a list that is read while the kernel makes
-    /// a set larger may name an element twice; then what is left is looked for once more.
-    fn delete_elements_of(
-        &mut self,
-        family: Family,
-        pods: &[IpAddr],
-    ) -> Result<Vec<Element>, FirewallError> {
-        let mut attempt = 1;
-        loop {
-            let mut doomed = self.host_port_elements(family)?;
-            doomed.retain(|e| {
-                pods.iter()
-                    .any(|pod| belongs_to(e.set, &e.key, &e.data, *pod))
-            });
-            if doomed.is_empty() {
-                return Ok(doomed);
-            }
-            let frames: Vec<Frame> = doomed.iter().map(|e| delete_element(family, e)).collect();
-            match self.write(family, &batch(frames)) {
-                Err(FirewallError::Write { source, .. })
-                    if source.is_not_found() && attempt < DELETE_ATTEMPTS =>
-                {
-                    attempt += 1;
-                }
-                outcome => return outcome.map(|()| doomed),
-            }
-        }
-    }
-
     /// The pods that ports of the host lead to.
     pub fn host_port_pods(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
         let mut pods = BTreeSet::new();
@@ -137,33 +77,6 @@ impl Firewall {
             pods.extend(elements.iter().filter_map(|e| pod_of(family, &e.data)));
         }
         Ok(pods)
-    }
-
-    /// Every element of our maps; none when there are no maps.
-    pub(crate) fn host_port_elements(
-        &mut self,
-        family: Family,
-    ) -> Result<Vec<Element>, FirewallError> {
-        let mut all = Vec::new();
-        for set in SETS {
-            let replies = match self.wire.dump(&list_elements(family, set)) {
-                Ok(replies) => replies,
-                Err(error) if error.is_not_found() || error.is_unsupported() => continue,
-                Err(source) => return Err(FirewallError::Read { family, source }),
-            };
-            all.extend(
-                replies
-                    .iter()
-                    .flat_map(elements)
-                    .map(|(key, data)| Element {
-                        set,
-                        key,
-                        data,
-                        text: String::from("of a pod"),
-                    }),
-            );
-        }
-        Ok(all)
     }
 
     fn why_refused(
@@ -195,9 +108,9 @@ impl Firewall {
         family: Family,
         ports: &[&HostPort],
     ) -> Result<(), FirewallError> {
-        let udp = |port: &&&HostPort| port.protocol == Protocol::Udp;
-        let udp: Vec<&&HostPort> = ports.iter().filter(udp).collect();
-        if udp.is_empty() {
+        let lasting = |port: &&&HostPort| lasts(port.protocol.number());
+        let ports: Vec<&&HostPort> = ports.iter().filter(lasting).collect();
+        if ports.is_empty() {
             return Ok(());
         }
         let flows = |source| FirewallError::Flows { source };
@@ -205,22 +118,16 @@ impl Firewall {
             .and_then(|mut socket| socket.addresses(family, None))
             .map_err(flows)?;
         let local: BTreeSet<IpAddr> = local.iter().map(|a| a.network.ip()).collect();
-        let misses = |port: &HostPort, flow: &crate::conntrack::Flow| {
+        let misses = |port: &HostPort, flow: &Flow| {
             let one = port.host_ip.map(|ip| BTreeSet::from([ip]));
-            flow.misses(port.host_port, one.as_ref().unwrap_or(&local), port.pod)
+            flow.misses(port, one.as_ref().unwrap_or(&local))
         };
         forget(&mut self.wire, family, |flow| {
-            udp.iter().any(|port| misses(port, flow))
+            ports.iter().any(|port| misses(port, flow))
         })
         .map(drop)
         .map_err(flows)
     }
-}
-
-fn is_udp(element: &Element) -> bool {
-    // The protocol is the last field but one of a map's key.
-    let protocol = element.key.len().checked_sub(8);
-    !element.data.is_empty() && protocol.and_then(|at| element.key.get(at)) == Some(&UDP)
 }
 
 pub(crate) fn pod_of(family: Family, data: &[u8]) -> Option<IpAddr> {

@@ -7,7 +7,7 @@ use seaway_netlink::Family;
 use seaway_netlink::wire::Frame;
 
 use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
-use crate::hostports::{CHAINS, HostPort, SETS, hairpin, ruleset};
+use crate::hostports::{CHAINS, HostPort, hairpin, ruleset};
 use crate::message::{batch, replace_frames};
 use crate::ports::pod_of;
 use crate::set::{Element, add_elements};
@@ -97,10 +97,7 @@ impl Firewall {
         let hairpins = keepers.into_iter().map(hairpin);
         let elements = ports.iter().map(HostPort::element).chain(hairpins);
         let elements: Vec<Element> = elements.filter(|want| !holds(&have, want)).collect();
-        for set in SETS {
-            let of_set: Vec<Element> = elements.iter().filter(|e| e.set == set).cloned().collect();
-            frames.extend(add_elements(family, set, &of_set));
-        }
+        frames.extend(add_elements(family, &elements));
         Ok((!frames.is_empty()).then_some(Missing {
             family,
             frames,

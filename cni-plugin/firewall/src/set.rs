@@ -7,6 +7,7 @@ use seaway_netlink::wire::{Frame, Reply};
 use crate::TABLE;
 use crate::attributes::Attributes;
 use crate::expression::{DATA_VALUE, LIST_ELEMENT};
+use crate::hostports::SETS;
 use crate::message::{frame, number};
 use crate::ruleset::{Field, Set};
 
@@ -94,74 +95,69 @@ pub(crate) fn new_set(family: Family, set: &Set) -> Frame {
     )
 }
 
-/// Fails when a map has one with this key.
-pub(crate) fn add_element(family: Family, element: &Element) -> Frame {
-    let exclusive = if element.data.is_empty() {
-        0
-    } else {
-        NLM_F_EXCL
-    };
-    let flags = NLM_F_CREATE | exclusive;
-    element_frame(NEW_ELEMENT, flags, "element add", family, element)
-}
-
-pub(crate) fn delete_element(family: Family, element: &Element) -> Frame {
-    element_frame(DELETE_ELEMENT, 0, "element delete", family, element)
-}
-
-fn element_frame(
-    kind: u16,
-    flags: u16,
-    op: &'static str,
-    family: Family,
-    element: &Element,
-) -> Frame {
-    let value = |bytes: &[u8]| Attributes::default().bytes(DATA_VALUE, bytes);
-    let mut inner = Attributes::default().nested(ELEMENT_KEY, &value(&element.key));
-    if !element.data.is_empty() && kind == NEW_ELEMENT {
-        inner = inner.nested(ELEMENT_DATA, &value(&element.data));
-    }
-    let list = Attributes::default().nested(LIST_ELEMENT, &inner);
-    let attributes = Attributes::after_header(number(family), 0)
-        .text(ELEMENTS_TABLE, TABLE)
-        .text(ELEMENTS_SET, element.set)
-        .nested(ELEMENTS_LIST, &list);
-    let what = format!("{} {}", element.set, element.text);
-    frame(kind, flags, attributes, op, family, &what)
-}
-
 /// Elements per message: with the longest ones it stays far below the 64 KiB of
 /// an attribute, and acknowledgements stay few.
 const AT_ONCE: usize = 200;
 
+/// Adds elements; fails when a map has one with the key of one of them.
+pub(crate) fn add_new_elements(family: Family, elements: &[Element]) -> Vec<Frame> {
+    // A set knows no difference between old and new.
+    let (maps, sets): (Vec<Element>, Vec<Element>) =
+        elements.iter().cloned().partition(|e| !e.data.is_empty());
+    let exclusive = NLM_F_CREATE | NLM_F_EXCL;
+    let mut frames = element_frames(NEW_ELEMENT, exclusive, "element add", family, &maps);
+    frames.extend(add_elements(family, &sets));
+    frames
+}
+
 /// Adds elements that may be there already; one with this key and other data
 /// is refused.
-pub(crate) fn add_elements(family: Family, set: &'static str, elements: &[Element]) -> Vec<Frame> {
-    let message = |some: &[Element]| {
-        let value = |bytes: &[u8]| Attributes::default().bytes(DATA_VALUE, bytes);
-        let mut list = Attributes::default();
-        for element in some {
-            let mut inner = Attributes::default().nested(ELEMENT_KEY, &value(&element.key));
-            if !element.data.is_empty() {
-                inner = inner.nested(ELEMENT_DATA, &value(&element.data));
+pub(crate) fn add_elements(family: Family, elements: &[Element]) -> Vec<Frame> {
+    element_frames(NEW_ELEMENT, NLM_F_CREATE, "element add", family, elements)
+}
+
+/// Fails when one of them is not there.
+pub(crate) fn delete_elements(family: Family, elements: &[Element]) -> Vec<Frame> {
+    element_frames(DELETE_ELEMENT, 0, "element delete", family, elements)
+}
+
+/// Messages of one kind about elements, in the order of [`SETS`].
+fn element_frames(
+    kind: u16,
+    flags: u16,
+    op: &'static str,
+    family: Family,
+    elements: &[Element],
+) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for set in SETS {
+        let of_set: Vec<&Element> = elements.iter().filter(|e| e.set == set).collect();
+        for some in of_set.chunks(AT_ONCE) {
+            let mut list = Attributes::default();
+            for element in some {
+                list = list.nested(LIST_ELEMENT, &attributes_of(element, kind));
             }
-            list = list.nested(LIST_ELEMENT, &inner);
+            let attributes = Attributes::after_header(number(family), 0)
+                .text(ELEMENTS_TABLE, TABLE)
+                .text(ELEMENTS_SET, set)
+                .nested(ELEMENTS_LIST, &list);
+            let what = match some {
+                [one] => format!("{set} {}", one.text),
+                many => format!("{set}, {} of them", many.len()),
+            };
+            frames.push(frame(kind, flags, attributes, op, family, &what));
         }
-        let attributes = Attributes::after_header(number(family), 0)
-            .text(ELEMENTS_TABLE, TABLE)
-            .text(ELEMENTS_SET, set)
-            .nested(ELEMENTS_LIST, &list);
-        let what = format!("{set}, {} of them", some.len());
-        frame(
-            NEW_ELEMENT,
-            NLM_F_CREATE,
-            attributes,
-            "element add",
-            family,
-            &what,
-        )
-    };
-    elements.chunks(AT_ONCE).map(message).collect()
+    }
+    frames
+}
+
+fn attributes_of(element: &Element, kind: u16) -> Attributes {
+    let value = |bytes: &[u8]| Attributes::default().bytes(DATA_VALUE, bytes);
+    let attributes = Attributes::default().nested(ELEMENT_KEY, &value(&element.key));
+    if element.data.is_empty() || kind != NEW_ELEMENT {
+        return attributes;
+    }
+    attributes.nested(ELEMENT_DATA, &value(&element.data))
 }
 
 /// Asks for all elements of a set.
@@ -219,9 +215,9 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 1..32),
             data in prop::collection::vec(any::<u8>(), 1..20),
         ) {
-            let (set, text) = ("s", String::new());
+            let (set, text) = (SETS[0], String::new());
             let element = Element { set, key, data, text };
-            let frame = add_element(Family::V4, &element);
+            let frame = add_new_elements(Family::V4, std::slice::from_ref(&element)).remove(0);
             let reply = Reply { kind: frame.kind, payload: frame.payload };
             prop_assert_eq!(elements(&reply), [(element.key, element.data)]);
         }

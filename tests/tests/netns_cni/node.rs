@@ -14,6 +14,8 @@ pub(crate) struct Node {
     pub(crate) conf: Value,
     /// `seaway-cni`, or another name that it is called by.
     pub(crate) program: PathBuf,
+    /// Where other plugins are.
+    pub(crate) cni_path: PathBuf,
 }
 
 impl Node {
@@ -44,6 +46,7 @@ impl Node {
             dir,
             conf,
             program: bin("seaway-cni"),
+            cni_path: PathBuf::from("/opt/cni/bin"),
         }
     }
 
@@ -54,12 +57,12 @@ impl Node {
             ("CNI_CONTAINERID", id),
             ("CNI_NETNS", pod_path),
             ("CNI_IFNAME", "eth0"),
-            ("CNI_PATH", "/opt/cni/bin"),
             (
                 "CNI_ARGS",
                 "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web",
             ),
         ]);
+        command.env("CNI_PATH", &self.cni_path);
         command
     }
 

@@ -16,7 +16,7 @@ pub(crate) fn strace_is_missing() -> bool {
     missing
 }
 
-/// The plugin under strace.
+/// The plugin under strace, which follows it into threads and programs only with `-f`.
 pub(crate) fn traced(node: &Node, verb: &str, id: &str, pod: &str, options: &[&str]) -> Output {
     let call = start_traced(node, verb, id, pod, options);
     call.wait_with_output().unwrap()
@@ -32,7 +32,7 @@ pub(crate) fn start_traced(
     let plain = node.command(verb, id, pod);
     let mut command = node.netns.command("strace");
     command.envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))));
-    command.arg("-f").args(options);
+    command.args(options);
     command.arg(&node.program);
     start(command, &node.conf)
 }
@@ -41,7 +41,7 @@ pub(crate) fn start_traced(
 pub(crate) fn lines(node: &Node, verb: &str, id: &str, pod: &str, calls: &str) -> Vec<String> {
     let log = node.dir.path().join("trace");
     let (set, file) = (format!("trace={calls}"), log.to_str().unwrap());
-    let options = ["-y", "-v", "-s", "9999", "-e", &set, "-o", file];
+    let options = ["-f", "-y", "-v", "-s", "9999", "-e", &set, "-o", file];
     let output = traced(node, verb, id, pod, &options);
     assert!(output.status.success(), "{}", text(&output));
     let log = std::fs::read_to_string(&log).unwrap();
