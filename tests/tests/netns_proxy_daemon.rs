@@ -35,6 +35,9 @@ mod pair;
 #[path = "netns_proxy_daemon/pod_network.rs"]
 mod pod_network;
 
+#[path = "netns_proxy_daemon/pools.rs"]
+mod pools;
+
 #[path = "netns_proxy_daemon/node.rs"]
 mod node;
 
