@@ -14,6 +14,9 @@ mod dead_watch;
 #[path = "netns_proxy_daemon/drift.rs"]
 mod drift;
 
+#[path = "netns_proxy_daemon/egress.rs"]
+mod egress;
+
 #[path = "netns_proxy_daemon/explain.rs"]
 mod explain;
 
