@@ -60,6 +60,9 @@ mod tuning;
 #[path = "netns_proxy_daemon/upkeep.rs"]
 mod upkeep;
 
+#[path = "netns_proxy_daemon/uplink.rs"]
+mod uplink;
+
 #[path = "netns_proxy_daemon/wide.rs"]
 mod wide;
 
