@@ -26,6 +26,7 @@ mod join;
 mod mounts;
 mod netns;
 pub mod node;
+mod offload;
 pub mod peer;
 mod privilege;
 pub mod rtnl;

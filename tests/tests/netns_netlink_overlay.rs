@@ -114,6 +114,7 @@ fn forwarding_entries_are_replaced_in_place_and_never_flood() {
             ifindex,
             mac: MacAddr([2, 0, 0, 0, 0, mac]),
             remote: remote.parse().unwrap(),
+            link: None,
         };
         socket.fdb_replace(&entry(2, first)).unwrap();
         socket.fdb_replace(&entry(2, first)).unwrap();
@@ -122,6 +123,17 @@ fn forwarding_entries_are_replaced_in_place_and_never_flood() {
         let mut have = socket.fdb(ifindex).unwrap();
         have.sort();
         assert_eq!(have, [entry(2, second), entry(3, first)]);
+        // By a link, whatever the routes say.
+        let by_link = FdbEntry {
+            link: Some(up0),
+            ..entry(3, first)
+        };
+        socket.fdb_replace(&by_link).unwrap();
+        let have = socket.fdb(ifindex).unwrap();
+        assert!(have.contains(&by_link) && have.len() == 2, "{have:?}");
+        let shown = host.must_run(&["bridge", "fdb", "show", "dev", "seaway.vx"]);
+        assert!(shown.contains("via up0"), "{shown}");
+        socket.fdb_replace(&entry(3, first)).unwrap();
         let mut shown = fdb(&host);
         shown.sort_by_key(|entry| entry["mac"].to_string());
         let line = |mac: &str, dst: &str| {

@@ -14,6 +14,9 @@ mod dead_watch;
 #[path = "netns_proxy_daemon/drift.rs"]
 mod drift;
 
+#[path = "netns_proxy_daemon/egress.rs"]
+mod egress;
+
 #[path = "netns_proxy_daemon/explain.rs"]
 mod explain;
 
@@ -35,6 +38,9 @@ mod pair;
 #[path = "netns_proxy_daemon/pod_network.rs"]
 mod pod_network;
 
+#[path = "netns_proxy_daemon/pools.rs"]
+mod pools;
+
 #[path = "netns_proxy_daemon/node.rs"]
 mod node;
 
@@ -53,6 +59,9 @@ mod tuning;
 
 #[path = "netns_proxy_daemon/upkeep.rs"]
 mod upkeep;
+
+#[path = "netns_proxy_daemon/uplink.rs"]
+mod uplink;
 
 #[path = "netns_proxy_daemon/wide.rs"]
 mod wide;

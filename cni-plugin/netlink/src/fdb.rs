@@ -20,6 +20,8 @@ pub struct FdbEntry {
     pub mac: MacAddr,
     /// Where the other end of the tunnel is.
     pub remote: IpAddr,
+    /// By which link it is sent to; the routes decide if not given.
+    pub link: Option<IfIndex>,
 }
 
 impl FdbEntry {
@@ -34,6 +36,8 @@ impl FdbEntry {
             NeighbourAttribute::LinkLayerAddress(self.mac.0.to_vec()),
             NeighbourAttribute::Destination(self.remote.into()),
         ];
+        let link = self.link.map(|link| NeighbourAttribute::IfIndex(link.0));
+        message.attributes.extend(link);
         message
     }
 
@@ -42,13 +46,14 @@ impl FdbEntry {
         if message.header.family != AddressFamily::Bridge {
             return None;
         }
-        let (mut mac, mut remote) = (None, None);
+        let (mut mac, mut remote, mut link) = (None, None, None);
         for attribute in &message.attributes {
             match attribute {
                 NeighbourAttribute::LinkLayerAddress(bytes) => {
                     mac = bytes.as_slice().try_into().ok().map(MacAddr);
                 }
                 NeighbourAttribute::Destination(address) => remote = ip(address),
+                NeighbourAttribute::IfIndex(index) => link = Some(IfIndex(*index)),
                 _ => {}
             }
         }
@@ -56,6 +61,7 @@ impl FdbEntry {
             ifindex: IfIndex(message.header.ifindex),
             mac: mac?,
             remote: remote?,
+            link,
         })
     }
 }
@@ -127,11 +133,12 @@ mod tests {
 
     #[test]
     fn message_and_back_as_bytes() {
-        for remote in ["172.30.0.12", "fd01::12"] {
+        for (remote, link) in [("172.30.0.12", None), ("fd01::12", Some(IfIndex(3)))] {
             let entry = FdbEntry {
                 ifindex: IfIndex(7),
                 mac: MacAddr([2, 0, 0, 0, 0, 9]),
                 remote: remote.parse().unwrap(),
+                link,
             };
             let message = entry.message();
             let mut bytes = vec![0; message.buffer_len()];

@@ -12,7 +12,7 @@ use seaway_netlink::{
     Family, IfIndex, NetlinkError, Route, RouteFilter, RouteProtocol, Socket, TableId,
 };
 
-use crate::uplink::{Uplink, UplinkError};
+use crate::uplink::{self, Named, Uplink, UplinkError};
 use crate::{Desired, Overlay, PROBE_TABLE, VxlanSettings, sysctl};
 
 mod device;
@@ -23,6 +23,7 @@ mod routes;
 mod rules;
 
 pub use error::{Changes, PodNetworkError};
+use routes::Links;
 
 /// Routes that the kernel has from router advertisements (`RTPROT_RA`).
 const ADVERTISED: RouteProtocol = RouteProtocol(9);
@@ -52,15 +53,24 @@ impl PodNetwork {
     pub fn apply(&mut self, want: &Desired) -> Result<Changes, PodNetworkError> {
         let mut changes = Changes::default();
         self.apply_node(want, &mut changes)?;
-        let (mut device, mut stale) = (None, entries::Stale::default());
+        let mut stale = entries::Stale::default();
         let socket = &mut self.socket;
+        let uplink = Uplink::find(socket, want);
+        // In direct mode a node may have no uplink that can be told, and need none.
+        let named = uplink
+            .as_ref()
+            .map_or(Ok(None), |uplink| Named::find(socket, uplink));
+        let mut links = Links {
+            device: None,
+            named: named.map_err(PodNetworkError::netlink)?,
+        };
         if let Some(overlay) = &want.overlay {
-            let uplink = Uplink::find(socket, want).map_err(PodNetworkError::Uplink)?;
+            let uplink = uplink.map_err(PodNetworkError::Uplink)?;
             let index = device::ensure(socket, want, overlay, &uplink, &mut changes)?;
-            stale = entries::ensure(socket, want, overlay, index, &mut changes)?;
-            device = Some(index);
+            links.device = Some(index);
+            stale = entries::ensure(socket, want, overlay, &links, &mut changes)?;
         }
-        self.apply_routes(want, device, &mut changes)?;
+        self.apply_routes(want, &links, &mut changes)?;
         stale.remove(&mut self.socket, &mut changes);
         if want.overlay.is_none() {
             let name = VxlanSettings::default().device;
@@ -98,6 +108,11 @@ impl PodNetwork {
     /// The link that carries traffic to other nodes.
     pub fn uplink(&mut self, want: &Desired) -> Result<Uplink, PodNetworkError> {
         Uplink::find(&mut self.socket, want).map_err(PodNetworkError::Uplink)
+    }
+
+    /// The networks that the link called `name` leads to; none, if there is no such link.
+    pub fn behind(&mut self, name: &str) -> Result<Vec<IpNetwork>, PodNetworkError> {
+        uplink::networks(&mut self.socket, name).map_err(PodNetworkError::netlink)
     }
 
     /// The MTU, in bytes, that pod interfaces get.
@@ -160,19 +175,19 @@ impl PodNetwork {
     fn apply_routes(
         &mut self,
         want: &Desired,
-        device: Option<IfIndex>,
+        links: &Links,
         changes: &mut Changes,
     ) -> Result<(), PodNetworkError> {
-        let socket = &mut self.socket;
-        let wanted = routes::wanted_of_probes(socket, want, device);
-        changes.node |= loosen_source_check(socket, &wanted, device)?;
+        let (socket, device) = (&mut self.socket, links.device);
+        let wanted = routes::wanted_of_probes(socket, want, links);
+        changes.node |= loosen_source_check(socket, &wanted, links)?;
         let have = routes::own(socket, PROBE_TABLE, device)?;
         let of_probes = routes::ensure(socket, &wanted, have, changes);
         // The rule after the table that it leads to, and before that is emptied.
         rules::apply(socket, &rules::wanted(want), changes)?;
         routes::remove(socket, &of_probes, changes);
 
-        let wanted = routes::wanted(socket, want, device, changes);
+        let wanted = routes::wanted(socket, want, links, changes);
         let have = routes::own(socket, TableId::MAIN, device)?;
         let stale = routes::ensure(socket, &wanted, have, changes);
         routes::remove(socket, &stale, changes);
@@ -192,21 +207,22 @@ fn former_pods(socket: &mut Socket, want: &Desired) -> Result<Vec<IpNetwork>, Po
 }
 
 /// Each end of a path decides alone, so packets of a peer's pods may come by the link of the
-/// direct path while those to them leave by the overlay, and the other way round.
+/// direct path while those to them leave by the overlay, and the other way round. By the link
+/// that the operator has named there may come what routes would lead to by another one.
 fn loosen_source_check(
     socket: &mut Socket,
     of_probes: &[Route],
-    device: Option<IfIndex>,
+    links: &Links,
 ) -> Result<bool, PodNetworkError> {
     // IPv6 has no such check.
     let paths = of_probes.iter().filter(|r| r.destination.is_ipv4());
-    let mut links: BTreeSet<IfIndex> = paths.filter_map(|route| route.oif).collect();
-    if links.is_empty() {
-        return Ok(false);
+    let mut loose: BTreeSet<IfIndex> = paths.filter_map(|route| route.oif).collect();
+    if !loose.is_empty() {
+        loose.extend(links.device);
     }
-    links.extend(device);
+    loose.extend(links.named.as_ref().map(|named| named.link));
     let mut wrote = false;
-    for index in links {
+    for index in loose {
         let link = socket
             .link_by_index(index)
             .map_err(PodNetworkError::netlink)?;

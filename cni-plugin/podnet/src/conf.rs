@@ -32,8 +32,9 @@ pub struct ConfError {
 /// What the CNI conf says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConf {
-    /// Where pods on this node get addresses from: one of each family. The one after each
-    /// range's network address is the node's.
+    /// Where pods on this node get addresses from, one of each family: of several ranges of
+    /// one family the first one that has any left. The one after each range's network address
+    /// is the node's.
     pub pod_cidrs: Vec<IpNetwork>,
     /// MTU of pod interfaces, bytes.
     pub mtu: u32,

@@ -9,8 +9,11 @@ use seaway_netlink::{
 
 use crate::Desired;
 
+mod named;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use named::{Named, networks};
 
 /// `lo` in every network namespace (`LOOPBACK_IFINDEX`, include/net/flow.h).
 const LOOPBACK: IfIndex = IfIndex(1);

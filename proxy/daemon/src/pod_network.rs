@@ -13,17 +13,13 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seaway_podnet::{
-    Desired, NetworkConf, Paths, PodNetwork, Serving, StateFile, Uplink, Watched, desired,
-};
+use seaway_podnet::{Desired, NetworkConf, Paths, Serving, StateFile, Uplink, Watched, desired};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
-use crate::chain::Chain;
 use crate::conf_keeper::Promise;
 use crate::config::PodNetworkConfig;
 use crate::health::{Health, POD_NETWORK};
@@ -39,7 +35,7 @@ mod said;
 
 use listener::Listener;
 pub(crate) use prober::{Prober, Probing};
-use round::{Outcome, Round};
+use round::{Outcome, Round, behind, in_use};
 use said::Said;
 
 /// How often the kernel is compared with what it should hold, if nothing changes.
@@ -148,7 +144,13 @@ impl PodNetworkLoop {
         if let Some(proven) = self.proven.borrow_and_update().clone() {
             (memory.proven, memory.in_use) = (proven, Some(Paths::default()));
         }
-        let nodes = self.nodes.borrow_and_update().by_name.clone();
+        let mut nodes = self.nodes.borrow_and_update().by_name.clone();
+        if let Some(link) = &settings.uplink {
+            let networks = behind(link.clone()).await?;
+            for node in nodes.values_mut() {
+                node.prefer(&networks);
+            }
+        }
         let name = &self.node_name;
         let mut want = desired(name, &nodes, settings, &memory.proven);
         if let (Ok(first), None) = (&want, &memory.in_use) {
@@ -237,20 +239,6 @@ impl PodNetworkLoop {
             memory.held = None;
         }
     }
-}
-
-/// The paths of `want` that an earlier run has made direct. A restart shall not send
-/// packets another way, least of all to a node that has no overlay.
-async fn in_use(want: Desired) -> Result<Paths, RoundPanicked> {
-    let look = move || {
-        let routes = PodNetwork::open().and_then(|mut network| network.routes_in_use());
-        routes.map(|routes| want.in_use(&routes))
-    };
-    let found = tokio::task::spawn_blocking(look).await;
-    Ok(found.map_err(RoundPanicked)?.unwrap_or_else(|error| {
-        warn!(error = %Chain(&error), "Cannot look for direct paths in use, proving them anew");
-        Paths::default()
-    }))
 }
 
 /// `inner`, watched for readiness. It must own its descriptor and keep it open.

@@ -82,16 +82,27 @@ fn destinations_that_the_operator_names_see_the_pods_address() {
     if !require_root() {
         return;
     }
-    let mut net = v4();
-    net.settings.non_masquerade_cidrs = vec!["172.30.0.99/32".parse().unwrap()];
+    let mut net = Net::new(PodRoutes::Direct, Stack::Dual, Stack::Dual);
+    let named = ["172.30.0.99/32", "fd01::99/128"];
+    net.settings.non_masquerade_cidrs = named.map(|cidr| cidr.parse().unwrap()).to_vec();
     net.apply_all();
     net.world.ip("route add 10.244.0.0/24 via 172.30.0.11");
-    let _server = net.world.serve(Protocol::Tcp, "172.30.0.99:80", "world");
-    let answer = net.nodes[0]
-        .pod
-        .ask(Protocol::Tcp, "172.30.0.99:80")
-        .unwrap();
-    assert_eq!(answer.client.ip().to_string(), "10.244.0.5");
+    net.world.ip("-6 route add fd00::/64 via fd01::11");
+    net.world.ip("addr add 172.30.0.98/24 dev eth0");
+    net.world.ip("addr add fd01::98/64 dev eth0 nodad");
+    for (family, named, other) in [
+        (Family::V4, "172.30.0.99", "172.30.0.98"),
+        (Family::V6, "fd01::99", "fd01::98"),
+    ] {
+        for (protocol, port) in [(Protocol::Tcp, 80), (Protocol::Udp, 53)] {
+            for (ip, expect) in [(named, pod_ip(0, family, 5)), (other, node_ip(0, family))] {
+                let address = at(ip, port);
+                let _server = net.world.serve(protocol, &address, "world");
+                let answer = net.nodes[0].pod.ask(protocol, &address).unwrap();
+                assert_eq!(answer.client.ip().to_string(), expect, "{address}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod carrier;
 mod cases;
+mod checksums;
 mod direct;
 mod drift;
 mod foreign;

@@ -23,7 +23,7 @@ fn jumbo() -> Node {
 }
 
 /// ADD with the conf that the daemon has written, as a runtime does it for CNI 1.1.0.
-fn add(node: &Node, pod: &Netns) -> Value {
+pub(crate) fn add(node: &Node, pod: &Netns) -> Value {
     let list: Value = serde_json::from_slice(&fs::read(node.path(CONF)).unwrap()).unwrap();
     let mut conf = list["plugins"][0].clone();
     conf["name"] = list["name"].clone();
@@ -31,7 +31,7 @@ fn add(node: &Node, pod: &Netns) -> Value {
     let mut command = node.netns.command(bin("seaway-cni"));
     command.env_clear().envs([
         ("CNI_COMMAND", "ADD"),
-        ("CNI_CONTAINERID", "web"),
+        ("CNI_CONTAINERID", pod.name()),
         ("CNI_NETNS", pod.path().to_str().unwrap()),
         ("CNI_IFNAME", "eth0"),
         ("CNI_PATH", "/opt/cni/bin"),

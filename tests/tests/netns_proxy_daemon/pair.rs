@@ -118,17 +118,24 @@ impl Pair {
             api_node("b", &["172.30.0.12"], &["10.244.1.0/24"]),
         ];
         let flags = [&["--cluster-cidr", "10.244.0.0/16"], flags].concat();
-        Self::with(&nodes, &flags, prepare)
+        Self::with(&nodes, &flags, prepare, |_, _, _| {})
     }
 
     /// Of both families.
     pub(crate) fn start_dual(flags: &[&str]) -> Self {
         let cluster = ["--cluster-cidr", "10.244.0.0/16,fd00:244::/48"];
         let nodes = [both_families(0), both_families(1)];
-        Self::with(&nodes, &[&cluster, flags].concat(), |_| {})
+        Self::with(&nodes, &[&cluster, flags].concat(), |_| {}, |_, _, _| {})
     }
 
-    fn with(nodes: &[Value], flags: &[&str], prepare: impl Fn(&Netns)) -> Self {
+    /// As the API has `nodes`. `prepare` has the fabric before there are nodes, `wire` the
+    /// fabric, each node and its place before the daemon starts.
+    pub(crate) fn with(
+        nodes: &[Value],
+        flags: &[&str],
+        prepare: impl Fn(&Netns),
+        wire: impl Fn(&Netns, &Netns, usize),
+    ) -> Self {
         let fabric = Netns::new("fabric");
         fabric.ip("link add br0 type bridge");
         fabric.ip("link set br0 up");
@@ -140,6 +147,7 @@ impl Pair {
                 format!("fd00:30::{}/64", 11 + place),
             );
             plug(&fabric, &netns, &[v4, v6]);
+            wire(&fabric, &netns, place);
             let pod = attach_pod(&netns, place);
             let servers = [
                 format!("10.244.{place}.5:80"),

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use seaway_netlink::{Address, FdbEntry, IfIndex, MacAddr, Neighbour, Scope, Socket};
 
+use super::routes::Links;
 use super::{Changes, PodNetworkError, of_both};
+use crate::uplink::Named;
 use crate::{Desired, Overlay};
 
 /// What the device holds that is wanted no more. To be removed when nothing refers to it.
@@ -24,12 +26,16 @@ pub(super) fn ensure(
     socket: &mut Socket,
     want: &Desired,
     overlay: &Overlay,
-    device: IfIndex,
+    links: &Links,
     changes: &mut Changes,
 ) -> Result<Stale, PodNetworkError> {
+    let named = links.named.as_ref();
+    let Some(device) = links.device else {
+        return Ok(Stale::default());
+    };
     Ok(Stale {
         addresses: addresses(socket, overlay, device, changes)?,
-        entries: entries(socket, want, device, changes)?,
+        entries: entries(socket, want, device, named, changes)?,
         neighbours: neighbours(socket, want, device, changes)?,
     })
 }
@@ -100,31 +106,25 @@ fn entries(
     socket: &mut Socket,
     want: &Desired,
     device: IfIndex,
+    named: Option<&Named>,
     changes: &mut Changes,
 ) -> Result<Vec<FdbEntry>, PodNetworkError> {
-    let mut have: BTreeMap<MacAddr, BTreeSet<IpAddr>> = BTreeMap::new();
+    let mut have: BTreeMap<MacAddr, BTreeSet<FdbEntry>> = BTreeMap::new();
     for entry in socket.fdb(device).map_err(PodNetworkError::netlink)? {
-        have.entry(entry.mac).or_default().insert(entry.remote);
+        have.entry(entry.mac).or_default().insert(entry);
     }
     for peer in want.peers.values() {
         let Some(remote) = peer.vtep else { continue };
+        let wanted = FdbEntry {
+            ifindex: device,
+            mac: peer.mac,
+            remote,
+            link: named.and_then(|named| named.towards(remote)),
+        };
         // Replacing leaves one remote, however many there were.
-        if have.remove(&peer.mac) != Some(BTreeSet::from([remote])) {
-            let wanted = FdbEntry {
-                ifindex: device,
-                mac: peer.mac,
-                remote,
-            };
+        if have.remove(&peer.mac) != Some(BTreeSet::from([wanted])) {
             changes.wrote(socket.fdb_replace(&wanted));
         }
     }
-    let stale = have.into_iter().flat_map(|(mac, remotes)| {
-        let entry = move |remote| FdbEntry {
-            ifindex: device,
-            mac,
-            remote,
-        };
-        remotes.into_iter().map(entry)
-    });
-    Ok(stale.collect())
+    Ok(have.into_values().flatten().collect())
 }

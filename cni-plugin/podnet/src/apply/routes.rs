@@ -9,6 +9,7 @@ use seaway_netlink::{
 };
 
 use super::{Changes, PodNetworkError, of_both};
+use crate::uplink::Named;
 use crate::{Desired, PROBE_TABLE, Path, Peer, PeerCidr, Probe, Skip, SkipReason};
 
 /// Of routes that answer for addresses that no pod has. Any route that somebody else has to
@@ -17,13 +18,22 @@ const LAST_METRIC: u32 = 83_000;
 /// Of a route for which none is given: IPv4, and IPv6 (`IP6_RT_PRIO_USER`).
 const METRICS: [u32; 2] = [0, 1024];
 
+/// The links that routes choose among.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    /// The overlay's device.
+    pub(super) device: Option<IfIndex>,
+    /// The one that the operator has named.
+    pub(super) named: Option<Named>,
+}
+
 /// What the main table should hold.
 ///
 /// A direct path whose next hop is on no link falls back to the overlay, or is skipped.
 pub(super) fn wanted(
     socket: &mut Socket,
     want: &Desired,
-    device: Option<IfIndex>,
+    links: &Links,
     changes: &mut Changes,
 ) -> Vec<Route> {
     let mut routes = Vec::new();
@@ -31,12 +41,12 @@ pub(super) fn wanted(
         routes.push(unreachable(*cidr, TableId::MAIN));
     }
     for probe in want.probes.iter().filter(|probe| !probe.routed) {
-        routes.extend(way_of_answers(socket, want, probe, device));
+        routes.extend(way_of_answers(socket, want, probe, links));
     }
     for (name, peer) in &want.peers {
         for to in &peer.cidrs {
-            routes.extend(next_hop(peer, to, device));
-            match wanted_route(socket, peer, to, device) {
+            routes.extend(next_hop(peer, to, links.device));
+            match wanted_route(socket, peer, to, links) {
                 Ok(route) => routes.push(route),
                 Err(reason) => changes.skipped.push(Skip {
                     node: name.clone(),
@@ -54,11 +64,11 @@ fn way_of_answers(
     socket: &mut Socket,
     want: &Desired,
     probe: &Probe,
-    device: Option<IfIndex>,
+    links: &Links,
 ) -> Option<Route> {
     let mut route = Route::to(probe.target.into());
     route.gateway = Some(probe.via);
-    route.oif = Some(link_towards(socket, probe.via, device)?);
+    route.oif = Some(link_towards(socket, probe.via, links)?);
     route.prefsrc = want.overlay.as_ref().map(|_| probe.source);
     Some(route)
 }
@@ -76,30 +86,26 @@ fn wanted_route(
     socket: &mut Socket,
     peer: &Peer,
     to: &PeerCidr,
-    device: Option<IfIndex>,
+    links: &Links,
 ) -> Result<Route, SkipReason> {
     let mut route = Route::to(to.cidr);
     route.prefsrc = to.source;
     if let Path::Direct { via } = to.path {
-        if let Some(link) = link_towards(socket, via, device) {
+        if let Some(link) = link_towards(socket, via, links) {
             (route.gateway, route.oif) = (Some(via), Some(link));
             return Ok(route);
         }
-        if peer.vtep.is_none() || device.is_none() {
+        if peer.vtep.is_none() || links.device.is_none() {
             return Err(SkipReason::NotOnLink { value: via });
         }
     }
-    (route.gateway, route.oif, route.onlink) = (Some(to.reserved), device, true);
+    (route.gateway, route.oif, route.onlink) = (Some(to.reserved), links.device, true);
     Ok(route)
 }
 
 /// What the table of probes should hold. Without the last one a probe that no route is
 /// for would take the way of pods, and be answered.
-pub(super) fn wanted_of_probes(
-    socket: &mut Socket,
-    want: &Desired,
-    device: Option<IfIndex>,
-) -> Vec<Route> {
+pub(super) fn wanted_of_probes(socket: &mut Socket, want: &Desired, links: &Links) -> Vec<Route> {
     let mut routes = Vec::new();
     for family in [Family::V4, Family::V6] {
         let mut probes = want.probes.iter().filter(|p| p.family == family).peekable();
@@ -110,7 +116,7 @@ pub(super) fn wanted_of_probes(
             let mut route = Route::to(probe.target.into());
             route.table = PROBE_TABLE;
             route.gateway = Some(probe.via);
-            route.oif = link_towards(socket, probe.via, device);
+            route.oif = link_towards(socket, probe.via, links);
             routes.extend(route.oif.is_some().then_some(route));
         }
     }
@@ -133,12 +139,18 @@ fn everything(family: Family) -> IpNetwork {
     IpNetwork::new(zero, 0).expect("no prefix is shorter")
 }
 
-/// The link that has `via` as a neighbour.
-fn link_towards(socket: &mut Socket, via: IpAddr, device: Option<IfIndex>) -> Option<IfIndex> {
+/// The link that has `via` as a neighbour. If several have, the one that is named.
+fn link_towards(socket: &mut Socket, via: IpAddr, links: &Links) -> Option<IfIndex> {
+    let named = links.named.as_ref().and_then(|named| named.beside(via));
+    if named.is_some() {
+        return named;
+    }
     // No route, or no such family: nothing leads there.
     let route = socket.route_get(via).ok()?;
     let neighbour = route.kind == RouteKind::Unicast && route.gateway.is_none();
-    route.oif.filter(|link| neighbour && Some(*link) != device)
+    route
+        .oif
+        .filter(|link| neighbour && Some(*link) != links.device)
 }
 
 /// Our routes in one table. Those to this node's pods have our protocol as well, but lead

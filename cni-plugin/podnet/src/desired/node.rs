@@ -21,6 +21,18 @@ pub struct Node {
     pub pod_cidrs: Vec<String>,
 }
 
+impl Node {
+    /// Puts the InternalIPs in `networks` before the others: of several of one family the
+    /// first one counts.
+    pub fn prefer(&mut self, networks: &[IpNetwork]) {
+        let is_in = |value: &String| {
+            let ip = value.parse::<IpAddr>();
+            ip.is_ok_and(|ip| networks.iter().any(|network| network.contains(ip)))
+        };
+        self.internal_ips.sort_by_key(|value| !is_in(value));
+    }
+}
+
 /// The first usable InternalIP of each family, IPv4 first, and those that are none.
 ///
 /// The order among families is not the API's: each node must choose the same carrier for

@@ -135,6 +135,39 @@ fn direct_leads_by_the_address_of_the_same_family() {
 }
 
 #[test]
+fn of_several_internal_ips_that_behind_the_named_uplink_counts() {
+    let behind = ["172.31.0.0/24", "fd02::/64"].map(|cidr| cidr.parse().unwrap());
+    let mut nodes = [
+        node(
+            "a",
+            "172.30.0.11 fd01::11 172.31.0.11 fd02::11",
+            "10.244.0.0/24 fd00::/64",
+        ),
+        node(
+            "b",
+            "cat 172.30.0.12 172.31.0.12 fd01::12 172.31.0.22 fd02::12",
+            "10.244.1.0/24 fd00:0:0:1::/64",
+        ),
+        // Nothing of it is there.
+        node("c", "172.30.0.13 172.29.0.13", "10.244.2.0/24"),
+    ];
+    for node in &mut nodes {
+        node.prefer(&behind);
+    }
+    check(
+        PodRoutes::Direct,
+        nodes.clone(),
+        "route 10.244.1.0/24 via 172.31.0.12 node b\n\
+         route fd00:0:0:1::/64 via fd02::12 node b\n\
+         route 10.244.2.0/24 via 172.30.0.13 node c",
+    );
+    let nodes = nodes.map(|n| (n.name.clone(), n)).into();
+    let got = desired("a", &nodes, &settings(PodRoutes::Vxlan), &Paths::default()).unwrap();
+    let local = got.overlay.map(|overlay| overlay.local.to_string());
+    assert_eq!(local.as_deref(), Some("172.31.0.11"));
+}
+
+#[test]
 fn auto_takes_the_proven_path_for_one_peer_and_family() {
     let b = || {
         node(

@@ -107,6 +107,7 @@ fn of_the_overlays_entries_those_that_packets_need_concern_and_of_forwarding_tha
         ifindex: IfIndex(5),
         mac,
         remote: remote.parse().unwrap(),
+        link: None,
     };
     let failed = Neighbour {
         permanent: false,

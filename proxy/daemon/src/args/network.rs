@@ -66,6 +66,9 @@ pub struct NetworkArgs {
     pub node_ip: Vec<IpAddr>,
     /// The link to other nodes; if not given, the one with the node's address, else the default
     /// route's
+    ///
+    /// If named, the first InternalIP of a Node (this one or another) that it leads to counts,
+    /// and packets for it take this link, whatever other links lead there.
     #[arg(long, env = "SEAWAY_UPLINK", value_name = "LINK", value_parser = link)]
     pub uplink: Option<String>,
     /// Destinations besides --cluster-cidr that see a pod's own address

@@ -1,7 +1,9 @@
-//! One blocking round: the kernel is made to agree.
+//! One blocking round: the kernel is made to agree; and looks at it before.
 
-use seaway_podnet::{Changes, Desired, PodNetwork, PodNetworkError, Uplink};
+use seaway_podnet::{Changes, Desired, IpNetwork, Paths, PodNetwork, PodNetworkError, Uplink};
+use tracing::{debug, warn};
 
+use super::RoundPanicked;
 use crate::chain::Chain;
 
 /// What is to be done.
@@ -44,4 +46,29 @@ impl Round {
         outcome.mtu = Some(network.pod_mtu(&self.want)?);
         Ok(())
     }
+}
+
+/// The paths of `want` that an earlier run has made direct. A restart shall not send
+/// packets another way, least of all to a node that has no overlay.
+pub(super) async fn in_use(want: Desired) -> Result<Paths, RoundPanicked> {
+    let look = move || {
+        let routes = PodNetwork::open().and_then(|mut network| network.routes_in_use());
+        routes.map(|routes| want.in_use(&routes))
+    };
+    let found = tokio::task::spawn_blocking(look).await;
+    Ok(found.map_err(RoundPanicked)?.unwrap_or_else(|error| {
+        warn!(error = %Chain(&error), "Cannot look for direct paths in use, proving them anew");
+        Paths::default()
+    }))
+}
+
+/// The networks that the operator's `link` leads to. A round that cannot do without it says
+/// what is wrong with it.
+pub(super) async fn behind(link: String) -> Result<Vec<IpNetwork>, RoundPanicked> {
+    let look = move || PodNetwork::open().and_then(|mut network| network.behind(&link));
+    let found = tokio::task::spawn_blocking(look).await;
+    Ok(found.map_err(RoundPanicked)?.unwrap_or_else(|error| {
+        debug!(error = %Chain(&error), "Cannot look for networks of the uplink");
+        Vec::new()
+    }))
 }
