@@ -161,7 +161,7 @@ fn a_host_port_leads_to_its_pod_until_that_goes() {
     node.remove_manifest("second.yaml").unwrap();
     node.remove_manifest("front.yaml").unwrap();
     node.wait("the port to be closed", |node| {
-        Ok(node.curl(from_node).map_or(Ok(()), |said| Err(said)))
+        Ok(node.curl(from_node).map_or(Ok(()), Err))
     })
     .unwrap();
     drop(node);

@@ -30,7 +30,7 @@ const OURS: &str = "usr/local/bin";
 /// Writes the delivered image as an OCI archive, its programs taken from the folder `bin`.
 ///
 /// # Errors
-/// When a program is not there, neither ours nor one of [`PROGRAMS`], or `path` cannot be written.
+/// When a program is not there, ours or the base system's, or `path` cannot be written.
 pub fn product(bin: &Path, names: &[&str], path: &Path) -> Result<()> {
     let rootfs = tempfile::tempdir().context("make a folder for the image")?;
     fill(bin, rootfs.path()).context("collect what is in the image")?;

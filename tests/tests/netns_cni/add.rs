@@ -111,14 +111,13 @@ fn case_15_pods_and_node_reach_each_other_without_asking_for_hardware_addresses(
 
 /// Counts ARP, coming and going, from now on.
 fn count_arp(netns: &Netns) -> impl Fn() -> u64 {
-    let mut rules = "add table arp count\n".to_owned();
-    for hook in ["input", "output"] {
-        rules += &format!(
-            "add chain arp count {hook} {{ type filter hook {hook} priority 0; }}\n\
-             add rule arp count {hook} counter\n"
-        );
-    }
-    netns.must_run(&["nft", &rules]);
+    let rules = "\
+        add table arp count\n\
+        add chain arp count input { type filter hook input priority 0; }\n\
+        add rule arp count input counter\n\
+        add chain arp count output { type filter hook output priority 0; }\n\
+        add rule arp count output counter\n";
+    netns.must_run(&["nft", rules]);
     move || {
         let all = netns.must_run(&["nft", "-j", "list", "table", "arp", "count"]);
         let all: Value = serde_json::from_str(&all).unwrap();

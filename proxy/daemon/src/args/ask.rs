@@ -10,7 +10,7 @@ use super::{PathArgs, RunArgs};
 /// `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Address and port that clients send to, as in 10.96.0.1:443, [fd00::1]:53/UDP or, for a
+    /// Address and port that clients send to, as in 10.96.0.1:443, `[fd00::1]:53/UDP` or, for a
     /// NodePort, 172.30.0.11:30080; TCP if no protocol is given
     #[arg(value_name = "ADDRESS:PORT[/PROTO]")]
     pub target: Target,
