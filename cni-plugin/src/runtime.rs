@@ -59,6 +59,16 @@ enum HostIp {
     One(IpAddr),
 }
 
+impl HostIp {
+    /// Whether both have all addresses of some family, or the same one.
+    fn meets(self, other: Self) -> bool {
+        let is_some_family = |ip| matches!(ip, Self::AllV4 | Self::AllV6);
+        self == other
+            || (self == Self::All && is_some_family(other))
+            || (other == Self::All && is_some_family(self))
+    }
+}
+
 const RUNTIME: &str = "runtimeConfig";
 const MAPPING_KEYS: &[&str] = &["hostPort", "containerPort", "protocol", "hostIP"];
 /// For others: names of the pod in a resolver, and what is of no network.
@@ -98,11 +108,17 @@ impl Runtime {
     /// # Errors
     /// One that leads to a family that the pod does not have.
     pub(crate) fn host_ports(&self, pod: &[IpAddr]) -> Result<Vec<HostPort>, Error> {
-        let mut ports = Vec::new();
+        let mut ports: Vec<HostPort> = Vec::new();
         for mapping in &self.port_mappings {
-            let before = ports.len();
-            ports.extend(pod.iter().filter_map(|ip| mapping.host_port(*ip)));
-            if ports.len() == before {
+            let of_mapping: Vec<HostPort> =
+                pod.iter().filter_map(|ip| mapping.host_port(*ip)).collect();
+            for port in &of_mapping {
+                // No address and `0.0.0.0` are the same to IPv4.
+                if !ports.contains(port) {
+                    ports.push(*port);
+                }
+            }
+            if of_mapping.is_empty() {
                 let key = format!("{RUNTIME}.portMappings");
                 let why = format!("{mapping:?} is of a family that the pod has not");
                 return Err(config(&key, why));
@@ -115,8 +131,10 @@ impl Runtime {
 impl PortMapping {
     /// Whether the same port of the host would lead to two of the pod.
     fn is_at_odds(&self, other: &Self) -> bool {
-        let at = |one: &Self| (one.protocol, one.host_ip, one.host_port);
-        at(self) == at(other) && self.container_port != other.container_port
+        let at = |one: &Self| (one.protocol, one.host_port);
+        at(self) == at(other)
+            && self.host_ip.meets(other.host_ip)
+            && self.container_port != other.container_port
     }
 
     /// Whether the host's own 127.0.0.0/8 is among its addresses.

@@ -58,7 +58,7 @@ impl Firewall {
     }
 }
 
-fn foreign_drop(reply: &Reply) -> Option<ForeignDrop> {
+pub(crate) fn foreign_drop(reply: &Reply) -> Option<ForeignDrop> {
     // NFPROTO_INET, NFPROTO_IPV4 and NFPROTO_IPV6.
     let family = match *reply.payload.first()? {
         1 => "inet",

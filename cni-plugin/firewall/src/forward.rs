@@ -178,7 +178,7 @@ impl Firewall {
     }
 }
 
-fn our_rule(reply: &Reply) -> Option<(String, Vec<u8>)> {
+pub(crate) fn our_rule(reply: &Reply) -> Option<(String, Vec<u8>)> {
     let (table, chain, comment) = message::place_and_comment(reply)?;
     let ours = table == TABLE && chain == CHAIN && COMMENTS.contains(&comment.as_str());
     let handle = find(reply.payload.get(4..)?, RULE_HANDLE)?;

@@ -4,10 +4,14 @@ use seaway_netlink::Family;
 use seaway_netlink::wire::Reply;
 
 use crate::conntrack::Flow;
+use crate::foreign::foreign_drop;
+use crate::forward::our_rule;
 use crate::message::{mark, place_and_comment};
 use crate::set::elements;
+use crate::watch::{judge, read};
 
-/// What nfnetlink says of a rule, of a set's elements or of a tracked flow.
+/// What nfnetlink says of a rule, a chain, a set's elements or a tracked flow, and what it tells
+/// unasked.
 pub fn reply(bytes: &[u8]) {
     let reply = Reply {
         kind: 0,
@@ -16,6 +20,11 @@ pub fn reply(bytes: &[u8]) {
     drop(elements(&reply));
     drop(mark(&reply));
     drop(place_and_comment(&reply));
+    drop(foreign_drop(&reply));
+    drop(our_rule(&reply));
+    read(bytes, &mut |heard| {
+        std::hint::black_box(judge(heard));
+    });
     for family in [Family::V4, Family::V6] {
         drop(Flow::parse(&reply, family));
     }

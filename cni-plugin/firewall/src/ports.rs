@@ -9,6 +9,7 @@ use crate::conntrack::{Flow, forget, lasts};
 use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
 use crate::hostports::{CHAINS, HostPort, hairpin, ruleset};
 use crate::message::{batch, replace};
+use crate::removal::is_sign;
 use crate::set::{Element, add_new_elements};
 
 impl Firewall {
@@ -67,6 +68,24 @@ impl Firewall {
             }
         }
         Ok(None)
+    }
+
+    /// The same, and those whose ports are closed and whose flows somebody was killed before he
+    /// could forget.
+    pub fn host_port_traces(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
+        let mut pods = BTreeSet::new();
+        for family in FAMILIES {
+            let elements = self.host_port_elements(family)?;
+            let told = |e: &Element| {
+                if is_sign(e) {
+                    pod_of(family, &e.key)
+                } else {
+                    pod_of(family, &e.data)
+                }
+            };
+            pods.extend(elements.iter().filter_map(told));
+        }
+        Ok(pods)
     }
 
     /// The pods that ports of the host lead to.

@@ -90,7 +90,7 @@ fn leave_flows(elements: &[Element]) -> bool {
 }
 
 /// A pod's leave to come back to itself, which it has as long as it has ports.
-fn is_sign(element: &Element) -> bool {
+pub(crate) fn is_sign(element: &Element) -> bool {
     element.data.is_empty()
 }
 

@@ -174,7 +174,7 @@ impl AsFd for Watch {
 }
 
 /// What it means for the tables that pods depend on.
-fn judge(heard: Heard<'_>) -> Noticed {
+pub(crate) fn judge(heard: Heard<'_>) -> Noticed {
     match heard {
         Heard::Lost => Noticed::ANYTHING,
         Heard::Transaction => Noticed::default(),
@@ -188,7 +188,7 @@ fn judge(heard: Heard<'_>) -> Noticed {
     }
 }
 
-fn read(mut datagram: &[u8], each: &mut impl FnMut(Heard<'_>)) {
+pub(crate) fn read(mut datagram: &[u8], each: &mut impl FnMut(Heard<'_>)) {
     while let Some([l0, l1, l2, l3, k0, k1, ..]) = datagram.first_chunk::<HEADERS>() {
         let length = u32::from_ne_bytes([*l0, *l1, *l2, *l3]) as usize;
         let kind = u16::from_ne_bytes([*k0, *k1]);

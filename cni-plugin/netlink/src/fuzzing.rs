@@ -3,7 +3,7 @@
 use netlink_packet_route::RouteNetlinkMessage;
 
 use crate::wire::{Body, Frame, split};
-use crate::{Address, Link, Neighbour, Route, socket};
+use crate::{Address, FdbEntry, Link, Neighbour, Route, Rule, socket};
 
 /// A datagram of the kernel: split into messages, and each object read.
 pub fn reply(bytes: &[u8]) {
@@ -23,7 +23,11 @@ pub fn reply(bytes: &[u8]) {
             Ok(RouteNetlinkMessage::NewLink(link)) => drop(Link::parse(link)),
             Ok(RouteNetlinkMessage::NewAddress(address)) => drop(Address::parse(&address)),
             Ok(RouteNetlinkMessage::NewRoute(route)) => drop(Route::parse(&route)),
-            Ok(RouteNetlinkMessage::NewNeighbour(entry)) => drop(Neighbour::parse(&entry)),
+            Ok(RouteNetlinkMessage::NewNeighbour(entry)) => {
+                drop(Neighbour::parse(&entry));
+                std::hint::black_box(FdbEntry::parse(&entry));
+            }
+            Ok(RouteNetlinkMessage::NewRule(rule)) => drop(Rule::parse(&rule)),
             _ => {}
         }
     }

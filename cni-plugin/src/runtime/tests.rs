@@ -48,6 +48,11 @@ fn host_ips() {
     assert_eq!(at("127.0.0.1"), ["127.0.0.1:5/tcp 10.1.2.3 6"]);
     assert_eq!(at("::ffff:192.0.2.1"), ["192.0.2.1:5/tcp 10.1.2.3 6"]);
     assert_eq!(at("fd00::1"), ["[fd00::1]:5/tcp fd00::3 6"]);
+    let twice = json!({"portMappings": [
+        {"hostPort": 5, "containerPort": 6},
+        {"hostPort": 5, "containerPort": 6, "hostIP": "0.0.0.0"},
+    ]});
+    assert_eq!(ports(&twice), ["5/tcp 10.1.2.3 6", "5/tcp fd00::3 6"]);
     let six = json!({"portMappings": [{"hostPort": 5, "containerPort": 6, "hostIP": "fd00::1"}]});
     let only_v4 = ["10.1.2.3".parse().unwrap()];
     let error = parse(&six).unwrap().host_ports(&only_v4).unwrap_err();
@@ -72,6 +77,11 @@ fn one_port_of_the_host_leads_to_one_of_the_pod() {
         &json!({"portMappings": [entry(1, ""), entry(2, "")]}),
         7,
         "runtimeConfig.portMappings[1].hostPort: 80 leads to the pod's port 1 already",
+    );
+    refused(
+        &json!({"portMappings": [entry(1, "::"), entry(2, "")]}),
+        7,
+        "80 leads to the pod's port 1 already",
     );
     let apart = json!({"portMappings": [entry(1, "192.0.2.1"), entry(2, "192.0.2.2")]});
     assert_eq!(ports(&apart).len(), 2);

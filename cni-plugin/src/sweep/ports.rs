@@ -22,7 +22,7 @@ pub(crate) fn orphans(store: &Store, host: &mut Socket) -> Result<BTreeSet<IpAdd
         }
         outcome => outcome.map_err(hostports::failed("look at the host's ports"))?,
     };
-    let pods = firewall.host_port_pods();
+    let pods = firewall.host_port_traces();
     let mut pods = pods.map_err(hostports::failed("look at the host's ports"))?;
     if pods.is_empty() {
         return Ok(pods);

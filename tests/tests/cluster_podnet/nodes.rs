@@ -1,10 +1,12 @@
 //! Nodes change their addresses, go and come back.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use seaway_testbed::cluster::{Cluster, Node, Role, until};
+use ipnetwork::IpNetwork;
+use seaway_testbed::cluster::{Cluster, Node, Pod, Role, until};
 
 use crate::path::{self, Mode};
 use crate::{pods, reach};
@@ -13,7 +15,7 @@ use crate::{pods, reach};
 /// node that has changed hears of it when it has noticed that its old connection is dead.
 const AGAIN: Duration = Duration::from_secs(90);
 
-/// The second node gets another address; its pods stay and are reached again.
+/// The second node gets another address of each family; its pods stay and are reached again.
 pub(crate) fn moves(cluster: &mut Cluster, mode: Mode) -> Result<()> {
     let started = Instant::now();
     let spare = cluster.families().spare_ips(1);
@@ -24,19 +26,19 @@ pub(crate) fn moves(cluster: &mut Cluster, mode: Mode) -> Result<()> {
     reach::outside(cluster)
 }
 
-/// The second node is deleted from the API, and registers again, perhaps with another pod CIDR;
+/// The second node is deleted from the API, and registers again, perhaps with other pod CIDRs;
 /// its pods are made again.
 pub(crate) fn goes_and_comes_back(cluster: &mut Cluster, mode: Mode) -> Result<()> {
     let name = cluster.nodes()[1].name().to_owned();
-    let path = "jsonpath={.spec.podCIDR}";
+    let path = "jsonpath={.spec.podCIDRs[*]}";
     let old = cluster.kubectl(&["get", "node", &name, "-o", path])?;
     // It does not register by itself while it runs.
     cluster.node_mut(1).kill(Role::Agent)?;
     cluster.kubectl(&["delete", "node", &name])?;
     until("there is no route to it", AGAIN, || {
-        Ok(path::no_route(&cluster.nodes()[0], &old)
-            .is_ok()
-            .then_some(()))
+        let first = &cluster.nodes()[0];
+        let none = old.split(' ').all(|range| no_route(first, range).is_ok());
+        Ok(none.then_some(()))
     })?;
     if mode == Mode::Vxlan {
         path::only_to(&cluster.nodes()[0], &BTreeSet::new())?;
@@ -57,14 +59,37 @@ pub(crate) fn goes_and_comes_back(cluster: &mut Cluster, mode: Mode) -> Result<(
     pods::create(cluster)?;
     works_again(cluster, mode, started)?;
     let new = cluster.kubectl(&["get", "node", &name, "-o", path])?;
-    eprintln!("   its pod CIDR was {old}, is {new}");
-    let two = cluster.pod("two")?;
-    let (prefix, _) = new.rsplit_once(".0/").context("a /24")?;
-    ensure!(
-        two.ips[0].starts_with(&format!("{prefix}.")),
-        "{two:?} is not in {new}"
-    );
+    eprintln!("   its pod CIDRs were {old}, are {new}");
+    is_in(&cluster.pod("two")?, &new)?;
     reach::everything(cluster)
+}
+
+/// A pod has an address of each range.
+fn is_in(pod: &Pod, ranges: &str) -> Result<()> {
+    let ranges: Vec<&str> = ranges.split(' ').collect();
+    ensure!(pod.ips.len() == ranges.len(), "{pod:?} of {ranges:?}");
+    for (ip, range) in pod.ips.iter().zip(&ranges) {
+        let (ip, network): (IpAddr, IpNetwork) = (ip.parse()?, range.parse()?);
+        ensure!(network.contains(ip), "{pod:?} is not in {ranges:?}");
+    }
+    Ok(())
+}
+
+/// Of either family; without its flag `ip` shows no route of IPv6.
+fn no_route(node: &Node, range: &str) -> Result<()> {
+    if !range.contains(':') {
+        return path::no_route(node, range);
+    }
+    let words = ["-6", "-j", "route", "show", range];
+    let shown = node.command("ip").args(words).output();
+    let shown = shown.context("start ip")?;
+    ensure!(shown.status.success(), "ip route show {range}: {shown:?}");
+    let text = String::from_utf8_lossy(&shown.stdout);
+    ensure!(
+        matches!(text.trim(), "" | "[]" | "[{}]"),
+        "a route is left: {text}"
+    );
+    Ok(())
 }
 
 fn works_again(cluster: &Cluster, mode: Mode, started: Instant) -> Result<()> {

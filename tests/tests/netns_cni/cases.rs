@@ -50,6 +50,29 @@ fn case_9_10_every_result_is_taken_back_by_later_versions() {
     node.assert_empty();
 }
 
+/// What the runtime has kept of a pod may be older than the conf that it is removed with.
+#[test]
+fn case_10_del_of_a_living_pod_takes_every_versions_result() {
+    if !require_root() {
+        return;
+    }
+    let (mut node, pod) = (Node::with_ranges(&BOTH), Netns::new("pod"));
+    for (n, version) in VERSIONS.iter().enumerate().skip(3) {
+        for later in &VERSIONS[n..] {
+            node.conf["cniVersion"] = json!(version);
+            node.conf["prevResult"] = Value::Null;
+            let result = node.add("c1", &pod);
+            assert_eq!(result["cniVersion"], *version);
+            node.conf["prevResult"] = result;
+            node.conf["cniVersion"] = json!(later);
+            node.del("c1", pod_path(&pod));
+            node.assert_empty();
+            let links = pod.ip_json("link");
+            assert_eq!(links.as_array().unwrap().len(), 1, "{version} {later}");
+        }
+    }
+}
+
 #[test]
 fn case_14_the_guard_of_the_plugins_own_namespace_can_be_lifted() {
     if !require_root() {

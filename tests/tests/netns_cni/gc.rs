@@ -3,6 +3,7 @@
 use seaway_testbed::{Netns, require_root};
 use serde_json::{Value, json};
 
+use crate::hostports::{self, elements, mapping, serve};
 use crate::node::{Node, address, assert_reaches, pod_path, text};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
@@ -20,6 +21,15 @@ fn gc(node: &mut Node, key: &str, valid: &[&str]) -> std::process::Output {
     output
 }
 
+fn lose_records(node: &Node, id: &str) {
+    let mut records = node.records();
+    records.retain(|record| record.contains(&format!("={id}:")));
+    assert!(!records.is_empty());
+    for record in records {
+        std::fs::remove_file(node.record_dir().join(record)).unwrap();
+    }
+}
+
 /// What GC may not do is worse than what it must: the valid one lives on.
 #[test]
 fn case_47_gc_removes_what_no_valid_attachment_owns() {
@@ -35,11 +45,7 @@ fn case_47_gc_removes_what_no_valid_attachment_owns() {
         }
         // One has lost its interface, another its records.
         pods[1].ip("link del eth0");
-        for record in node.records() {
-            if record.contains("=c3:") {
-                std::fs::remove_file(node.record_dir().join(record)).unwrap();
-            }
-        }
+        lose_records(&node, "c3");
         let before = node.records();
         node.netns
             .ip("link add sw0123456789ab type veth peer name foreign");
@@ -70,6 +76,44 @@ fn case_47_gc_removes_what_no_valid_attachment_owns() {
         assert!(gc(&mut node, key, &[]).status.success());
         node.assert_empty();
     }
+}
+
+/// A port that is left would lead to whoever gets the address next.
+#[test]
+fn case_47_ports_of_the_dead_are_closed_and_those_of_the_living_answer() {
+    if !require_root() {
+        return;
+    }
+    let (mut node, outside) = hostports::node();
+    let pods: Vec<Netns> = (0..3).map(|_| Netns::new("pod")).collect();
+    let (ids, key) = (["c1", "c2", "c3"], "cni.dev/valid-attachments");
+    let sorted = |node: &Node| {
+        let mut all = elements(node);
+        all.sort();
+        all
+    };
+    let mut living = Vec::new();
+    for ((id, pod), port) in ids.iter().zip(&pods).zip(8081..) {
+        let ports = [mapping("", port, "tcp"), mapping("192.0.2.1", port, "udp")];
+        hostports::add(&mut node, id, pod, &ports);
+        if living.is_empty() {
+            living = sorted(&node);
+        }
+    }
+    assert_eq!(elements(&node).len(), 3 * living.len());
+    // One has lost its interface, another its records.
+    pods[1].ip("link del eth0");
+    lose_records(&node, "c3");
+    let done = gc(&mut node, key, &["c1"]);
+    assert!(done.status.success(), "{}", text(&done));
+    assert_eq!(sorted(&node), living);
+    let _servers = serve(&pods[0], "c1");
+    for target in ["192.0.2.1:8081", "[fd00:192::1]:8081"] {
+        assert_eq!(outside.ask_tcp(target).unwrap(), "c1", "{target}");
+    }
+    assert_eq!(outside.ask_udp("192.0.2.1:8081").unwrap(), "c1");
+    assert!(gc(&mut node, key, &[]).status.success());
+    assert_eq!(elements(&node), [""; 0]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Versions, results, CHECK, STATUS, VERSION.
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Output, Stdio};
 
 use seaway_testbed::{Netns, require_root};
 use serde_json::{Value, json};
@@ -196,7 +196,7 @@ fn case_1_to_4_version_and_commands_that_are_none() {
     node.assert_empty();
 }
 
-fn feed_text(mut command: std::process::Command, conf: &str) -> std::process::Output {
+pub(crate) fn feed_text(mut command: Command, conf: &str) -> Output {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
     // Who fails early does not read it.

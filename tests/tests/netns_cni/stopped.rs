@@ -44,18 +44,19 @@ impl Holder {
         let children = format!("/proc/{0}/task/{0}/children", strace.id());
         let mut before = String::new();
         let stopped = || {
-            let child = std::fs::read_to_string(&children)?;
-            let Ok(pid) = child.trim().parse::<i32>() else {
+            // strace has other children for a moment, to see what ptrace can do.
+            let child = std::fs::read_to_string(&children).unwrap_or_default();
+            let stat = format!("/proc/{}/stat", child.trim());
+            let Ok(state) = std::fs::read_to_string(stat) else {
                 return Ok(Err(format!("children: {child:?}")));
             };
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
             // A traced call stops at every call that is looked at; this one stays so.
             let is_stopped = state.contains(") t ") || state.contains(") T ");
             let stays = is_stopped && before == state;
             before = state;
             std::thread::sleep(LOOK_AGAIN);
             Ok(if stays {
-                Ok(Pid::from_raw(pid))
+                Ok(Pid::from_raw(child.trim().parse()?))
             } else {
                 Err(before.clone())
             })

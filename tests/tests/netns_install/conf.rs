@@ -4,12 +4,15 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use seaway_testbed::require_root;
+use serde_json::json;
 
 use crate::daemon::{API, CONF, Daemon, Node};
 use crate::status::node as node_object;
 use seaway_testbed::fake_api::{FakeApi, NODES};
 
 const STATE: &str = "run/pod-network.json";
+/// In which boot the conf was written.
+const MARKER: &str = "run/cni-conf.boot-id";
 const METRICS: &str = "127.0.0.1:10249";
 
 /// A daemon that has all it needs but for the Nodes, which are held if `held`.
@@ -19,14 +22,34 @@ fn start(node: &Node, held: bool) -> (FakeApi, Daemon) {
     (api, node.start("off"))
 }
 
-/// Until the node serves nobody is to believe that it does.
+/// Conf, marker and state as a daemon has left them before the machine was started again.
+fn leave_those_of_an_earlier_boot(node: &Node) {
+    for folder in ["net.d", "run"] {
+        fs::create_dir(node.path(folder)).unwrap();
+    }
+    fs::write(node.path(CONF), "{\"name\":\"seaway\"}").unwrap();
+    let boot = "11111111-2222-3333-4444-555555555555";
+    fs::write(node.path(MARKER), format!("{boot}\n")).unwrap();
+    let state = json!({ "bootId": boot, "mode": "direct", "mtu": 1430 });
+    fs::write(node.path(STATE), state.to_string()).unwrap();
+}
+
+/// Until the node serves nobody is to believe that it does, by files of an earlier boot either.
 #[test]
 fn no_conf_while_the_api_server_is_held_back() {
     if !require_root() {
         return;
     }
     let node = Node::new();
+    leave_those_of_an_earlier_boot(&node);
+    let files = [CONF, MARKER, STATE].map(|file| node.path(file));
+    assert!(files.iter().all(|file| file.exists()));
     let (api, daemon) = start(&node, true);
+    // The API server has said nothing yet, and does not before it is let.
+    daemon.wait("the files of the earlier boot to go", || {
+        !files.iter().any(|file| file.exists())
+    });
+    daemon.wait_said(&["Withdrew the CNI conf of an earlier boot"]);
     daemon.wait("the request for Nodes", || {
         api.requests().iter().any(|request| request.contains(NODES))
     });

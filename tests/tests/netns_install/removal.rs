@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use seaway_testbed::{Netns, require_root};
@@ -42,12 +43,52 @@ impl<'a> Runtime<'a> {
 
 /// The folders of `node` for the daemon, those of `disk` for what is installed.
 fn cleanup(node: &Node, disk: &Disk) -> (Option<i32>, String) {
-    let mut command = node.command("cleanup");
+    let output = of_disk(node.command("cleanup"), disk).output().unwrap();
+    (output.status.code(), said(&output))
+}
+
+fn of_disk(mut command: Command, disk: &Disk) -> Command {
     command.arg("--cni-bin-dir").arg(disk.path("bin"));
     command.arg("--network-manager-dir").arg(disk.path("nm"));
     command.arg("--systemd-run-dir").arg(disk.path("systemd"));
-    let output = command.output().unwrap();
-    (output.status.code(), said(&output))
+    command
+}
+
+fn strace_is_missing() -> bool {
+    let missing = Command::new("strace").arg("-V").output().is_err();
+    if missing {
+        seaway_testbed::skip("needs strace, which shows system calls");
+    }
+    missing
+}
+
+/// The removals and renames of a cleanup, each with its paths, in their order.
+fn traced_cleanup(node: &Node, disk: &Disk) -> Vec<String> {
+    // strace does not join the node's mounts, so the machine's BPF objects are kept out of it.
+    let plain = of_disk(node.command_with("cleanup", &node.path("pins")), disk);
+    let log = node.path("trace");
+    let mut command = node.netns.command("strace");
+    let envs = plain.get_envs().filter_map(|(k, v)| Some((k, v?)));
+    command.env_clear().envs(envs);
+    let calls = "trace=unlink,unlinkat,rename,renameat,renameat2";
+    command.args(["-f", "-s", "9999", "-e", calls, "-o"]);
+    command.arg(&log).arg(plain.get_program());
+    let output = command.args(plain.get_args()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let log = fs::read_to_string(log).unwrap();
+    // Ends of calls, of threads and of processes name no path.
+    let calls = log.lines().filter(|line| line.contains('"'));
+    calls.map(str::to_owned).collect()
+}
+
+/// Another network's conf, and daemons of networks that are to be told of us.
+fn beside_others(node: &Node, disk: &Disk, conf: &str) {
+    // The confs are the daemon's folder, so both look at one.
+    std::os::unix::fs::symlink(node.path("net.d"), disk.path("net.d")).unwrap();
+    fs::create_dir(node.path("net.d")).unwrap();
+    fs::write(node.path("net.d/05-bridge.conflist"), conf).unwrap();
+    fs::create_dir_all(disk.path("nm")).unwrap();
+    fs::create_dir_all(disk.path("systemd/netif")).unwrap();
 }
 
 fn install(node: &Node, disk: &Disk, flags: &[&str]) -> String {
@@ -74,13 +115,8 @@ fn case_61_uninstall_takes_the_conf_first_and_the_plugin_when_no_pod_is_left() {
         node.netns.must_run(&[iptables, "-P", "FORWARD", "DROP"]);
     }
     let (rules, tables) = (node.rules(), node.nft());
-    // The confs are the daemon's folder, so both look at one.
-    std::os::unix::fs::symlink(node.path("net.d"), disk.path("net.d")).unwrap();
-    fs::create_dir(node.path("net.d")).unwrap();
     let foreign = "{\"name\":\"bridge\"}";
-    fs::write(node.path("net.d/05-bridge.conflist"), foreign).unwrap();
-    fs::create_dir_all(disk.path("nm")).unwrap();
-    fs::create_dir_all(disk.path("systemd/netif")).unwrap();
+    beside_others(&node, &disk, foreign);
 
     let warned = install(&node, &disk, &["--loopback"]);
     assert!(
@@ -139,6 +175,47 @@ fn case_61_uninstall_takes_the_conf_first_and_the_plugin_when_no_pod_is_left() {
     let (code, told) = cleanup(&node, &disk);
     assert_eq!(code, Some(0), "{told}");
     assert!(!told.contains("Removed"), "{told}");
+}
+
+/// Whenever it is stopped, no runtime is told of a plugin that is not there any more.
+#[test]
+fn case_61_cleanup_takes_the_conf_before_all_else_and_the_plugin_after_it() {
+    if !require_root() || strace_is_missing() {
+        return;
+    }
+    let (node, disk) = (Node::new(), Disk::new());
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    api.apply(NODES, node_object("a", "172.30.0.11", "10.244.0.0/24"));
+    beside_others(&node, &disk, "{\"name\":\"bridge\"}");
+    let flags = ["--loopback", "--take-over-conf", "05-bridge.conflist"];
+    install(&node, &disk, &flags);
+    let daemon = node.start("off");
+    daemon.wait("the conf", || node.path(CONF).exists());
+    assert!(daemon.terminate().success());
+
+    let calls = traced_cleanup(&node, &disk);
+    assert!(!node.path(CONF).exists() && names(&disk.path("bin")).is_empty());
+    let at = |path: PathBuf| {
+        let path = format!("\"{}\"", path.display());
+        let found = calls.iter().position(|call| call.contains(&path));
+        found.unwrap_or_else(|| panic!("{path}: {calls:#?}"))
+    };
+    let (conf, plugin) = (at(node.path(CONF)), at(disk.path("bin/seaway-cni")));
+    assert_eq!(conf, 0, "{calls:#?}");
+    for before in [
+        node.path("run/pod-network.json"),
+        disk.path("nm/conf.d/50-seaway.conf"),
+        disk.path("systemd/network/50-seaway.network"),
+        node.path("net.d/05-bridge.conflist.seaway-disabled"),
+        disk.path("bin/loopback"),
+    ] {
+        assert!(at(before) < plugin, "{calls:#?}");
+    }
+    // Its own bookkeeping, which nobody but the plugin would read.
+    let run = node.path("run/cni").display().to_string();
+    for after in &calls[plugin + 1..] {
+        assert!(after.contains(&run), "{after}");
+    }
 }
 
 #[test]

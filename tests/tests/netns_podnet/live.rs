@@ -4,7 +4,7 @@ use seaway_podnet::{Family, PodRoutes};
 use seaway_testbed::peer::Protocol;
 use seaway_testbed::require_root;
 
-use crate::net::{Net, Stack, at, pod_ip};
+use crate::net::{Net, Stack, at, node_ip, pod_cidr, pod_ip};
 use crate::traffic::Stream;
 
 #[test]
@@ -33,13 +33,12 @@ fn a_path_changes_to_and_fro_without_a_packet_lost() {
                 net.paths.set(peer, family, direct);
             }
             net.apply(node);
-            let gateway = net.nodes[node].netns.ip_json(&format!(
-                "route show {}",
-                crate::net::pod_cidr(1 - node, Family::V4)
-            ))[0]["gateway"]
+            let gateway = net.nodes[node]
+                .netns
+                .ip_json(&format!("route show {}", pod_cidr(1 - node, Family::V4)))[0]["gateway"]
                 .clone();
             let expect = if direct {
-                crate::net::node_ip(1 - node, Family::V4)
+                node_ip(1 - node, Family::V4)
             } else {
                 pod_ip(1 - node, Family::V4, 1)
             };
@@ -54,51 +53,104 @@ fn a_path_changes_to_and_fro_without_a_packet_lost() {
     }
 }
 
+/// Pod a asks pod b in every family.
+#[track_caller]
+fn assert_reaches(net: &Net, stack: Stack) {
+    for family in stack.families() {
+        let address = at(&pod_ip(1, *family, 5), 80);
+        let answer = net.nodes[0].pod.ask_tcp(&address);
+        let answer = answer.unwrap_or_else(|e| panic!("{stack:?} to {address}: {e}"));
+        assert_eq!(answer, "b");
+    }
+}
+
 #[test]
 fn a_peer_moves_leaves_and_comes_back() {
     if !require_root() {
         return;
     }
     for mode in [PodRoutes::Direct, PodRoutes::Vxlan] {
-        let mut net = Net::new(mode, Stack::V4, Stack::V4);
-        net.apply_all();
-        let _server = net.nodes[1].pod.serve(Protocol::Tcp, "10.244.1.5:80", "b");
-        let ask = |net: &Net| net.nodes[0].pod.ask_tcp("10.244.1.5:80");
-        assert_eq!(ask(&net).unwrap(), "b");
-
-        let b = &net.nodes[1].netns;
-        b.ip("addr del 172.30.0.12/24 dev eth0");
-        b.ip("addr add 172.30.0.22/24 dev eth0");
-        net.api[1].internal_ips = vec!["172.30.0.22".to_owned()];
-        net.apply_all();
-        assert_eq!(ask(&net).unwrap(), "b");
-        let fdb = net.nodes[0].netns.must_run(&["bridge", "fdb", "show"]);
-        assert!(!fdb.contains("172.30.0.12"), "{fdb}");
-
-        let b = net.api.remove(1);
-        net.apply(0);
-        assert!(ask(&net).is_err());
-        let left = net.nodes[0].netns.ip("neigh show nud permanent");
-        assert!(!left.contains("10.244.1."), "{left}");
-        net.api.push(b);
-        net.apply(0);
-        assert_eq!(ask(&net).unwrap(), "b");
-
-        // Its range changes, this node's, too.
-        net.api[0].pod_cidrs = vec!["10.244.100.0/24".to_owned()];
-        net.api[2].pod_cidrs = vec!["10.244.101.0/24".to_owned()];
-        net.apply_all();
-        // c's place in the list: the API's order does not matter.
-        let routes = net.nodes[0].routes("-4").join("\n");
-        assert!(routes.contains("10.244.101.0/24"), "{routes}");
-        assert!(!routes.contains("10.244.1.0/24"), "{routes}");
-        if mode == PodRoutes::Vxlan {
-            let addresses = net.nodes[0].netns.ip("-4 addr show dev seaway.vx");
-            assert!(addresses.contains("10.244.100.1/32"), "{addresses}");
-            assert!(!addresses.contains("10.244.0.1/32"), "{addresses}");
+        for stack in [Stack::V4, Stack::V6, Stack::Dual] {
+            let mut net = Net::new(mode, stack, stack);
+            net.apply_all();
+            let b = &net.nodes[1].pod;
+            let serve = |family: &Family| {
+                let address = at(&pod_ip(1, *family, 5), 80);
+                b.serve(Protocol::Tcp, &address, "b")
+            };
+            let _servers: Vec<_> = stack.families().iter().map(serve).collect();
+            assert_reaches(&net, stack);
+            moves(&mut net, stack);
+            leaves_and_comes_back(&mut net, stack);
+            ranges_change(&mut net, stack);
         }
-        assert!(!net.apply(0).any());
     }
+}
+
+/// b gets another address of each family that it has.
+fn moves(net: &mut Net, stack: Stack) {
+    let b = &net.nodes[1].netns;
+    for family in stack.families() {
+        let length = match family {
+            Family::V4 => 24,
+            Family::V6 => 64,
+        };
+        let (old, new) = (node_ip(1, *family), node_ip(11, *family));
+        b.ip(&format!("addr del {old}/{length} dev eth0"));
+        b.ip(&format!("addr add {new}/{length} dev eth0"));
+    }
+    let ips = stack.families().iter().map(|family| node_ip(11, *family));
+    net.api[1].internal_ips = ips.collect();
+    net.apply_all();
+    assert_reaches(net, stack);
+    let fdb = net.nodes[0].netns.must_run(&["bridge", "fdb", "show"]);
+    for family in stack.families() {
+        let old = node_ip(1, *family);
+        assert!(!fdb.contains(&format!("{old} ")), "{stack:?}: {fdb}");
+    }
+}
+
+fn leaves_and_comes_back(net: &mut Net, stack: Stack) {
+    let b = net.api.remove(1);
+    net.apply(0);
+    for family in stack.families() {
+        let answer = net.nodes[0].pod.ask_tcp(&at(&pod_ip(1, *family, 5), 80));
+        assert!(answer.is_err(), "{stack:?} {family:?}: {answer:?}");
+    }
+    let left = net.nodes[0].netns.ip("neigh show nud permanent");
+    for pods in ["10.244.1.", "fd00:0:0:1:"] {
+        assert!(!left.contains(pods), "{stack:?}: {left}");
+    }
+    net.api.push(b);
+    net.apply(0);
+    assert_reaches(net, stack);
+}
+
+/// b's range changes, and this node's, too.
+fn ranges_change(net: &mut Net, stack: Stack) {
+    // c has b's place in the list by now: the API's order does not matter.
+    for (node, range) in [(0, 100), (2, 101)] {
+        let cidrs = stack.families().iter().map(|f| pod_cidr(range, *f));
+        net.api[node].pod_cidrs = cidrs.collect();
+    }
+    net.apply_all();
+    let a = &net.nodes[0];
+    for family in stack.families() {
+        let flag = match family {
+            Family::V4 => "-4",
+            Family::V6 => "-6",
+        };
+        let routes = a.routes(flag).join("\n");
+        assert!(routes.contains(&pod_cidr(101, *family)), "{routes}");
+        assert!(!routes.contains(&pod_cidr(1, *family)), "{routes}");
+        if net.settings.mode == PodRoutes::Vxlan {
+            let addresses = a.netns.ip(&format!("{flag} addr show dev seaway.vx"));
+            let [new, old] = [100, 0].map(|range| format!(" {}/", pod_ip(range, *family, 1)));
+            assert!(addresses.contains(&new), "{addresses}");
+            assert!(!addresses.contains(&old), "{addresses}");
+        }
+    }
+    assert!(!net.apply(0).any(), "{stack:?}");
 }
 
 fn index(net: &Net) -> u64 {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::node::{API, CONF, Daemon, Node};
 use seaway_testbed::fake_api::{FakeApi, NODES};
 use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::{Netns, connect};
+use seaway_testbed::{Netns, bin, connect};
 
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -261,6 +261,28 @@ impl Member {
         let conf: Value =
             serde_json::from_slice(&std::fs::read(self.node.path(CONF)).unwrap()).unwrap();
         conf["plugins"][0].clone()
+    }
+
+    /// DEL of a pod that [`crate::mtu::add`] has attached.
+    #[track_caller]
+    pub(crate) fn del(&self, pod: &Netns) {
+        let mut conf = self.conf();
+        conf["name"] = json!("seaway");
+        conf["cniVersion"] = json!("1.1.0");
+        let file = self.node.path("del.json");
+        std::fs::write(&file, conf.to_string()).unwrap();
+        let mut command = self.node.netns.command(bin("seaway-cni"));
+        command.env_clear().envs([
+            ("CNI_COMMAND", "DEL"),
+            ("CNI_CONTAINERID", pod.name()),
+            ("CNI_NETNS", pod.path().to_str().unwrap()),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_PATH", "/opt/cni/bin"),
+        ]);
+        command.stdin(std::fs::File::open(file).unwrap());
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
     }
 
     pub(crate) fn mtu_of(&self, link: &str) -> u64 {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::load::pause_until;
 use crate::node::{API, CONF, Daemon, Node};
+use crate::pair::api_node;
 use seaway_testbed::fake_api::{FakeApi, NODES};
 
 /// A second or two, and what a busy machine adds.
@@ -26,7 +27,42 @@ pub(crate) struct Kept {
     pub(crate) daemon: Daemon,
     pub(crate) outside: Netns,
     pub(crate) api: FakeApi,
-    _server: Server,
+    _servers: Vec<Server>,
+}
+
+/// Where the daemon is to run, and the neighbour.
+struct Place {
+    node: Node,
+    outside: Netns,
+    servers: Vec<Server>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (node, outside) = (Node::new(), Netns::new("outside"));
+        let ends = ("192.0.2.1/24", "192.0.2.2/24");
+        connect(&node.netns, "uplink", ends.0, &outside, "far0", ends.1);
+        let servers = vec![outside.serve(Tcp, "192.0.2.2:80", "outside")];
+        Self {
+            node,
+            outside,
+            servers,
+        }
+    }
+
+    /// The same with IPv6.
+    fn dual() -> Self {
+        let mut place = Self::new();
+        let node = &place.node.netns;
+        node.ip("addr add fd00:30::11/64 dev eth0 nodad");
+        // A way for Service addresses to be sent at all.
+        node.ip("-6 route add default dev eth0");
+        node.ip("addr add fd00:192::1/64 dev uplink nodad");
+        place.outside.ip("addr add fd00:192::2/64 dev far0 nodad");
+        let server = place.outside.serve(Tcp, "[fd00:192::2]:80", "outside");
+        place.servers.push(server);
+        place
+    }
 }
 
 /// The plugin, with a list of the verbs that it is called with.
@@ -42,6 +78,11 @@ fn counted(node: &Node, plugin: &Path) -> PathBuf {
     wrapper
 }
 
+/// The pods serve at their port 80.
+pub(crate) fn mapping(host_port: u16, protocol: &str) -> Value {
+    json!({"hostPort": host_port, "containerPort": 80, "protocol": protocol})
+}
+
 impl Kept {
     pub(crate) fn new(flags: &[&str]) -> Self {
         Self::with_plugin("off", &bin("seaway-cni"), flags)
@@ -49,29 +90,45 @@ impl Kept {
 
     /// `service_proxy` is the daemon's flag.
     pub(crate) fn with_plugin(service_proxy: &str, plugin: &Path, flags: &[&str]) -> Self {
-        let node = Node::new();
-        let outside = Netns::new("outside");
-        let ends = ("192.0.2.1/24", "192.0.2.2/24");
-        connect(&node.netns, "uplink", ends.0, &outside, "far0", ends.1);
-        let server = outside.serve(Tcp, "192.0.2.2:80", "outside");
+        let api_node = crate::node("a", "172.30.0.11", "10.244.0.0/24");
+        let cluster = ["--cluster-cidr", "10.244.0.0/16"];
+        let flags = [&cluster[..], flags].concat();
+        Self::start(Place::new(), api_node, service_proxy, plugin, &flags)
+    }
+
+    /// Of both families, with the plugin.
+    pub(crate) fn dual(service_proxy: &str) -> Self {
+        let ips = ["172.30.0.11", "fd00:30::11"];
+        let api_node = api_node("a", &ips, &["10.244.0.0/24", "fd00:244::/64"]);
+        let (plugin, cluster) = (bin("seaway-cni"), "10.244.0.0/16,fd00:244::/48");
+        let flags = ["--cluster-cidr", cluster];
+        Self::start(Place::dual(), api_node, service_proxy, &plugin, &flags)
+    }
+
+    fn start(
+        place: Place,
+        api_node: Value,
+        service_proxy: &str,
+        plugin: &Path,
+        flags: &[&str],
+    ) -> Self {
+        let node = place.node;
         let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
-        api.apply(NODES, crate::node("a", "172.30.0.11", "10.244.0.0/24"));
-        let mut all = vec!["--cluster-cidr", "10.244.0.0/16", "--cni-bin"];
+        api.apply(NODES, api_node);
         let plugin = if plugin.exists() {
             counted(&node, plugin)
         } else {
             plugin.to_owned()
         };
-        all.push(plugin.to_str().unwrap());
-        all.extend(flags);
-        let daemon = node.start_with(service_proxy, &all);
+        let plugin = ["--cni-bin", plugin.to_str().unwrap()];
+        let daemon = node.start_with(service_proxy, &[&plugin[..], flags].concat());
         daemon.wait("the CNI conf", || node.path(CONF).exists());
         Self {
             node,
             daemon,
-            outside,
+            outside: place.outside,
             api,
-            _server: server,
+            _servers: place.servers,
         }
     }
 
@@ -88,19 +145,18 @@ impl Kept {
         command
     }
 
-    fn conf(&self, host_port: Option<u16>) -> Value {
+    fn conf(&self, mappings: &Value) -> Value {
         let list: Value = serde_json::from_slice(&fs::read(self.node.path(CONF)).unwrap()).unwrap();
         let mut conf = list["plugins"][0].clone();
         conf["name"] = list["name"].clone();
         conf["cniVersion"] = list["cniVersion"].clone();
-        let mapping = |port| json!([{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]);
-        conf["runtimeConfig"] = json!({"portMappings": host_port.map(mapping)});
+        conf["runtimeConfig"] = json!({ "portMappings": mappings });
         conf
     }
 
-    fn call(&self, verb: &str, id: &str, pod: &str, host_port: Option<u16>) -> Output {
+    fn call(&self, verb: &str, id: &str, pod: &str, mappings: &Value) -> Output {
         let file = self.node.path(&format!("conf-{id}"));
-        fs::write(&file, self.conf(host_port).to_string()).unwrap();
+        fs::write(&file, self.conf(mappings).to_string()).unwrap();
         let mut command = self.command(verb, id, pod);
         command.stdin(fs::File::open(file).unwrap());
         command.stdout(Stdio::piped()).output().unwrap()
@@ -109,17 +165,26 @@ impl Kept {
     /// The pod's address.
     #[track_caller]
     pub(crate) fn add(&self, id: &str, pod: &Netns, host_port: Option<u16>) -> String {
-        let output = self.call("ADD", id, pod.path().to_str().unwrap(), host_port);
+        let mapping = host_port.map(|port| json!([mapping(port, "tcp")]));
+        self.add_with(id, pod, &json!(mapping)).swap_remove(0)
+    }
+
+    /// All of the pod's addresses.
+    #[track_caller]
+    pub(crate) fn add_with(&self, id: &str, pod: &Netns, mappings: &Value) -> Vec<String> {
+        let output = self.call("ADD", id, pod.path().to_str().unwrap(), mappings);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}");
         let result: Value = serde_json::from_str(&text).unwrap();
-        let address = result["ips"][0]["address"].as_str().unwrap();
-        address.split('/').next().unwrap().to_owned()
+        let ips = result["ips"].as_array().unwrap().iter();
+        let addresses = ips.map(|ip| ip["address"].as_str().unwrap());
+        let addresses = addresses.map(|address| address.split('/').next().unwrap().to_owned());
+        addresses.collect()
     }
 
     #[track_caller]
     pub(crate) fn del(&self, id: &str) {
-        assert!(self.call("DEL", id, "", None).status.success());
+        assert!(self.call("DEL", id, "", &Value::Null).status.success());
     }
 
     fn nft(&self, words: &str) -> String {
@@ -164,6 +229,21 @@ impl Kept {
         let seen = pod.ask(Tcp, "192.0.2.2:80").unwrap().client;
         assert_eq!(seen.ip().to_string(), "192.0.2.1");
         assert!(since.elapsed() < IN_TIME, "{:?}", since.elapsed());
+    }
+
+    /// The same over IPv6, on a node of both families.
+    #[track_caller]
+    fn both_answer_over_ipv6(&self, pod: &Netns, since: Instant) {
+        let port = || {
+            let answer = self.outside.ask_tcp("[fd00:192::1]:8080");
+            answer.is_ok_and(|name| name == "web")
+        };
+        self.within(since, "the hostPort over IPv6", port);
+        let masquerade = || {
+            let answer = pod.ask(Tcp, "[fd00:192::2]:80");
+            answer.is_ok_and(|answer| answer.client.ip().to_string() == "fd00:192::1")
+        };
+        self.within(since, "the masquerade of IPv6", masquerade);
     }
 }
 
@@ -224,6 +304,40 @@ fn case_64_a_flushed_ruleset_comes_back_while_the_daemon_runs() {
         "{}",
         kept.daemon.log()
     );
+}
+
+#[test]
+fn case_64_what_is_flushed_of_ipv6_comes_back_while_the_daemon_runs() {
+    if !require_root() {
+        return;
+    }
+    let kept = Kept::dual("off");
+    let web = Netns::new("web");
+    let _server = web.serve(Tcp, "[::]:80", "web");
+    kept.add("web", &web, Some(8080));
+    let answer = || {
+        let since = Instant::now();
+        kept.both_answer(&web, since);
+        kept.both_answer_over_ipv6(&web, since);
+    };
+    answer();
+    kept.daemon
+        .wait("the first repair", || kept.calls("repair") > 0);
+    // The first line of the table has its number, which is another one when it is made anew.
+    let table = || {
+        let listed = kept.nft("-a list table ip6 seaway");
+        listed.lines().next().map(str::to_owned)
+    };
+    // The second time it is IPv6's alone.
+    for flush in ["flush ruleset", "delete table ip6 seaway"] {
+        let before = table();
+        kept.nft(flush);
+        answer();
+        assert_ne!(table(), before, "{flush}: {}", kept.daemon.log());
+    }
+    assert_eq!(kept.metric("seaway_cni_upkeep_failures_total"), 0);
+    kept.del("web");
+    assert!(kept.outside.ask_tcp("[fd00:192::1]:8080").is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::Effort;
 use super::floor::{self, Bare};
@@ -16,8 +16,11 @@ struct Contender {
     name: &'static str,
     site: Site,
     who: Who,
+    /// Medians of blocks.
     add: Vec<f64>,
     del: Vec<f64>,
+    /// Of all blocks, what each `ADD` took.
+    each_add: Vec<f64>,
 }
 
 enum Who {
@@ -54,6 +57,7 @@ fn contenders(effort: Effort, peers: Option<&Peers>) -> Result<Vec<Contender>> {
             site,
             add: Vec::new(),
             del: Vec::new(),
+            each_add: Vec::new(),
         })
     };
     let mut all = vec![
@@ -96,6 +100,7 @@ impl Contender {
         })?;
         self.add.extend(middle(&add));
         self.del.extend(middle(&del));
+        self.each_add.extend(add);
         Ok(())
     }
 }
@@ -128,7 +133,10 @@ fn rows(all: &[Contender]) -> Result<Vec<Row>> {
         Row::pairs(what, "ms", ours, (all[place].name, peer), compared)
     };
     let (ours, dual, bare) = (&all[OURS], &all[DUAL], &all[BARE]);
-    let mut rows = Vec::new();
+    // A ratio would hold also where everybody has become slow.
+    let median = middle(&ours.each_add).context("nothing was added")?;
+    let median = Row::alone("ADD, median of all", "ms", median);
+    let mut rows = vec![median.bound(Bound::AtMost(3.0))];
     if let (Some(ptp), Some(bridge)) = (all.get(PTP), all.get(BRIDGE)) {
         rows.push(row("ADD", &ours.add, PTP, &ptp.add, Ratio)?.bound(Bound::AtMost(0.35)));
         rows.push(row("ADD", &ours.add, BRIDGE, &bridge.add, Ratio)?);
