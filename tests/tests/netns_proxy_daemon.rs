@@ -63,6 +63,9 @@ mod upkeep;
 #[path = "netns_proxy_daemon/uplink.rs"]
 mod uplink;
 
+#[path = "netns_proxy_daemon/uplink_changes.rs"]
+mod uplink_changes;
+
 #[path = "netns_proxy_daemon/wide.rs"]
 mod wide;
 

@@ -12,7 +12,7 @@ use seaway_netlink::{
     Family, IfIndex, NetlinkError, Route, RouteFilter, RouteProtocol, Socket, TableId,
 };
 
-use crate::uplink::{self, Named, Uplink, UplinkError};
+use crate::uplink::{Named, Uplink, UplinkError};
 use crate::{Desired, Overlay, PROBE_TABLE, VxlanSettings, sysctl};
 
 mod device;
@@ -55,20 +55,15 @@ impl PodNetwork {
         self.apply_node(want, &mut changes)?;
         let mut stale = entries::Stale::default();
         let socket = &mut self.socket;
-        let uplink = Uplink::find(socket, want);
-        // In direct mode a node may have no uplink that can be told, and need none.
-        let named = uplink
-            .as_ref()
-            .map_or(Ok(None), |uplink| Named::find(socket, uplink));
         let mut links = Links {
             device: None,
-            named: named.map_err(PodNetworkError::netlink)?,
+            named: want.named.as_ref(),
         };
         if let Some(overlay) = &want.overlay {
-            let uplink = uplink.map_err(PodNetworkError::Uplink)?;
+            let uplink = Uplink::find(socket, want).map_err(PodNetworkError::Uplink)?;
             let index = device::ensure(socket, want, overlay, &uplink, &mut changes)?;
             links.device = Some(index);
-            stale = entries::ensure(socket, want, overlay, &links, &mut changes)?;
+            stale = entries::ensure(socket, want, overlay, index, &mut changes)?;
         }
         self.apply_routes(want, &links, &mut changes)?;
         stale.remove(&mut self.socket, &mut changes);
@@ -110,9 +105,9 @@ impl PodNetwork {
         Uplink::find(&mut self.socket, want).map_err(PodNetworkError::Uplink)
     }
 
-    /// The networks that the link called `name` leads to; none, if there is no such link.
-    pub fn behind(&mut self, name: &str) -> Result<Vec<IpNetwork>, PodNetworkError> {
-        uplink::networks(&mut self.socket, name).map_err(PodNetworkError::netlink)
+    /// The link called `name` and what it leads to; nothing, if there is no such link.
+    pub fn named(&mut self, name: &str) -> Result<Option<Named>, PodNetworkError> {
+        Named::find(&mut self.socket, name).map_err(PodNetworkError::netlink)
     }
 
     /// The MTU, in bytes, that pod interfaces get.
@@ -175,7 +170,7 @@ impl PodNetwork {
     fn apply_routes(
         &mut self,
         want: &Desired,
-        links: &Links,
+        links: &Links<'_>,
         changes: &mut Changes,
     ) -> Result<(), PodNetworkError> {
         let (socket, device) = (&mut self.socket, links.device);
@@ -212,7 +207,7 @@ fn former_pods(socket: &mut Socket, want: &Desired) -> Result<Vec<IpNetwork>, Po
 fn loosen_source_check(
     socket: &mut Socket,
     of_probes: &[Route],
-    links: &Links,
+    links: &Links<'_>,
 ) -> Result<bool, PodNetworkError> {
     // IPv6 has no such check.
     let paths = of_probes.iter().filter(|r| r.destination.is_ipv4());
@@ -220,7 +215,7 @@ fn loosen_source_check(
     if !loose.is_empty() {
         loose.extend(links.device);
     }
-    loose.extend(links.named.as_ref().map(|named| named.link));
+    loose.extend(links.named.map(|named| named.link));
     let mut wrote = false;
     for index in loose {
         let link = socket

@@ -1,13 +1,13 @@
 //! What this node needs for its pods to reach others, without looking at the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use seaway_netlink::{Family, MacAddr, TableId};
+use seaway_netlink::{Family, IfIndex, MacAddr, TableId};
 
-use crate::{Paths, PodRoutes};
+use crate::{Named, Paths, PodRoutes};
 
 mod node;
 mod plan;
@@ -50,6 +50,12 @@ pub struct Desired {
     pub non_masquerade: Vec<IpNetwork>,
     /// Name of the link to the other nodes, if the operator has chosen one.
     pub uplink: Option<String>,
+    /// What that link leads to, as far as it matters to nodes' addresses; nothing if it is not
+    /// there.
+    pub named: Option<Named>,
+    /// All nodes' InternalIPs, those that do not count included: routes to them may change what
+    /// does. Empty without [`Self::named`].
+    pub internal_ips: BTreeSet<IpAddr>,
     /// MTU of pod interfaces, bytes, if the operator has chosen one.
     pub mtu: Option<u32>,
     /// Peers, or single podCIDRs of peers, that nothing leads to.
@@ -161,6 +167,11 @@ impl Desired {
         });
         used.map(|probe| (probe.node.clone(), probe.family))
             .collect()
+    }
+
+    /// The operator's link, if packets to `peer` shall take it whatever the routes say.
+    pub(crate) fn link_towards(&self, peer: IpAddr) -> Option<IfIndex> {
+        self.named.as_ref()?.towards(peer)
     }
 
     /// All podCIDRs of peers.

@@ -55,4 +55,4 @@ pub use probe::{Due, Echo, EchoSocket, ProbeError, Probes, Target};
 pub use seaway_netlink::{Family, IfIndex, MacAddr};
 pub use settings::{Paths, PodRoutes, Settings, UnknownPodRoutes, VxlanSettings};
 pub use state::{Serving, StateFile};
-pub use uplink::{FoundBy, Uplink, UplinkError};
+pub use uplink::{FoundBy, Named, Uplink, UplinkError};

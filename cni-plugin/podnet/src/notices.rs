@@ -15,7 +15,7 @@ use seaway_netlink::{
     NetlinkError, Route, RouteKind, RouteProtocol, Switched, TableId,
 };
 
-use crate::{Desired, Uplink};
+use crate::{Desired, Uplink, uplink};
 
 #[cfg(test)]
 mod tests;
@@ -24,14 +24,19 @@ mod tests;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
     uplink: Option<(IfIndex, String)>,
+    /// What the operator calls it, whether it is there or not.
+    name: Option<String>,
     device: Option<String>,
     addresses: BTreeSet<IpAddr>,
+    /// The link that the operator has named, and the nodes' addresses that it may lead to.
+    named: Option<(IfIndex, BTreeSet<IpAddr>)>,
     routes: BTreeSet<IpNetwork>,
     /// Of this node's pods.
     families: BTreeSet<Family>,
-    /// The overlay's: peers' hardware addresses by their reserved ones, and where they are.
+    /// The overlay's: peers' hardware addresses by their reserved ones, and where they are and by
+    /// which link.
     neighbours: BTreeMap<IpAddr, MacAddr>,
-    entries: BTreeMap<MacAddr, IpAddr>,
+    entries: BTreeMap<MacAddr, (IpAddr, Option<IfIndex>)>,
 }
 
 impl Watched {
@@ -41,8 +46,13 @@ impl Watched {
         let reserved = overlay.iter().flat_map(|overlay| &overlay.addresses);
         Self {
             uplink: uplink.map(|uplink| (uplink.link.index, uplink.link.name.clone())),
+            name: want.uplink.clone(),
             device: overlay.map(|overlay| overlay.device.clone()),
             addresses: want.node_ips.iter().chain(reserved).copied().collect(),
+            named: want
+                .named
+                .as_ref()
+                .map(|named| (named.link, want.internal_ips.clone())),
             routes: want.routes().map(|(_, to)| to.cidr).collect(),
             families: want.pod_cidrs.iter().map(|c| Family::of(c.ip())).collect(),
             neighbours: want
@@ -54,6 +64,7 @@ impl Watched {
                 .peers
                 .values()
                 .filter_map(|peer| Some((peer.mac, peer.vtep?)))
+                .map(|(mac, vtep)| (mac, (vtep, want.link_towards(vtep))))
                 .collect(),
         }
     }
@@ -64,9 +75,9 @@ impl Watched {
             Event::Address(address) | Event::AddressRemoved(address) => {
                 self.concerns_address(address)
             }
-            Event::Route(route) => is_default(route) || self.in_the_way(route),
+            Event::Route(route) => self.may_turn(route) || self.in_the_way(route),
             Event::RouteRemoved(route) => {
-                is_default(route) || was_ours(route) || self.routes.contains(&route.destination)
+                self.may_turn(route) || was_ours(route) || self.routes.contains(&route.destination)
             }
             Event::RuleRemoved(rule) => rule.protocol == RouteProtocol::SEAWAY,
             Event::Rule(_) => false,
@@ -82,11 +93,22 @@ impl Watched {
     fn concerns_link(&self, link: &Link) -> bool {
         let uplink = self.uplink.as_ref();
         uplink.is_some_and(|(index, name)| *index == link.index || *name == link.name)
+            || self.name.as_ref() == Some(&link.name)
             || self.device.as_ref() == Some(&link.name)
     }
 
     fn concerns_address(&self, address: &Address) -> bool {
-        self.addresses.contains(&address.network.ip())
+        let of_named = |(link, _): &(IfIndex, _)| *link == address.ifindex;
+        self.addresses.contains(&address.network.ip()) || self.named.as_ref().is_some_and(of_named)
+    }
+
+    /// By it the uplink may be another, or lead to other nodes, or other links may lead there.
+    fn may_turn(&self, route: &Route) -> bool {
+        let leads = |(link, ips): &(IfIndex, _)| {
+            route.oif == Some(*link) || uplink::has_any(route.destination, ips)
+        };
+        let of_others = route.table == TableId::MAIN && route.protocol != RouteProtocol::SEAWAY;
+        is_default(route) || (of_others && self.named.as_ref().is_some_and(leads))
     }
 
     /// Whether it is as wanted; nothing, if none is wanted for this address. The notices are
@@ -99,7 +121,7 @@ impl Watched {
     /// The same. A second remote for one address is as wrong as another one.
     fn has_entry(&self, entry: &FdbEntry) -> Option<bool> {
         let wanted = self.entries.get(&entry.mac)?;
-        Some(entry.remote == *wanted)
+        Some((entry.remote, entry.link) == *wanted)
     }
 
     /// Single links are their owners' business.
@@ -113,7 +135,6 @@ impl Watched {
     }
 }
 
-/// The uplink may be another by it.
 fn is_default(route: &Route) -> bool {
     route.destination.prefix() == 0 && route.table == TableId::MAIN
 }

@@ -13,7 +13,10 @@ mod named;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use named::{Named, networks};
+pub use named::Named;
+pub(crate) use named::has_any;
+#[cfg(test)]
+pub(crate) use named::tests::named;
 
 /// `lo` in every network namespace (`LOOPBACK_IFINDEX`, include/net/flow.h).
 const LOOPBACK: IfIndex = IfIndex(1);

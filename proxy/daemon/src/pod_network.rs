@@ -13,13 +13,17 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use seaway_podnet::{Desired, NetworkConf, Paths, Serving, StateFile, Uplink, Watched, desired};
+use seaway_podnet::{
+    Desired, Named, NetworkConf, Paths, PodNetworkError, Serving, StateFile, Uplink, Watched,
+    desired,
+};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::chain::Chain;
 use crate::conf_keeper::Promise;
 use crate::config::PodNetworkConfig;
 use crate::health::{Health, POD_NETWORK};
@@ -32,10 +36,12 @@ mod listener;
 mod prober;
 mod round;
 mod said;
+#[cfg(test)]
+mod tests;
 
 use listener::Listener;
 pub(crate) use prober::{Prober, Probing};
-use round::{Outcome, Round, behind, in_use};
+use round::{Outcome, Round, in_use, named};
 use said::Said;
 
 /// How often the kernel is compared with what it should hold, if nothing changes.
@@ -79,7 +85,8 @@ struct Memory {
     in_use: Option<Paths>,
     /// What holds now.
     proven: Paths,
-    /// What the kernel held at the end of the last good round.
+    /// What the kernel held at the end of the last good round. It follows from the networks
+    /// of the operator's link as well, which are in here.
     held: Option<(Desired, Option<Uplink>)>,
 }
 
@@ -140,34 +147,11 @@ impl PodNetworkLoop {
     /// One look at everything; tells whether all of it is as it should be.
     async fn round(&mut self, memory: &mut Memory) -> Result<bool, RoundPanicked> {
         let publish = *self.services_synced.borrow_and_update();
-        let settings = &self.config.settings;
-        if let Some(proven) = self.proven.borrow_and_update().clone() {
-            (memory.proven, memory.in_use) = (proven, Some(Paths::default()));
-        }
-        let mut nodes = self.nodes.borrow_and_update().by_name.clone();
-        if let Some(link) = &settings.uplink {
-            let networks = behind(link.clone()).await?;
-            for node in nodes.values_mut() {
-                node.prefer(&networks);
-            }
-        }
-        let name = &self.node_name;
-        let mut want = desired(name, &nodes, settings, &memory.proven);
-        if let (Ok(first), None) = (&want, &memory.in_use) {
-            let in_use = in_use(first.clone()).await?;
-            want = desired(name, &nodes, settings, &in_use);
-            memory.proven = in_use.clone();
-            memory.in_use = Some(in_use);
-        }
-        let want = match want {
+        let looked = named(self.config.settings.uplink.clone()).await?;
+        let want = match self.want(memory, looked).await? {
             Ok(want) => want,
-            Err(waiting) => {
-                memory.said.waiting(waiting);
-                return Ok(true);
-            }
+            Err(good) => return Ok(good),
         };
-        memory.said.wanted(&want, settings);
-        self.metrics.pod_network.wanted(&want);
         self.health.queued(POD_NETWORK, Instant::now());
         let round = Round { want: want.clone() };
         let outcome = tokio::task::spawn_blocking(move || round.run())
@@ -179,6 +163,53 @@ impl PodNetworkLoop {
         }
         self.ended(memory, want, &outcome);
         Ok(good)
+    }
+
+    /// What the kernel should hold now, after a look at the operator's link; if there is no
+    /// word on that, whether it may be so.
+    async fn want(
+        &mut self,
+        memory: &mut Memory,
+        looked: Result<Option<Named>, PodNetworkError>,
+    ) -> Result<Result<Desired, bool>, RoundPanicked> {
+        let settings = &self.config.settings;
+        if let Some(proven) = self.proven.borrow_and_update().clone() {
+            (memory.proven, memory.in_use) = (proven, Some(Paths::default()));
+        }
+        let nodes = self.nodes.borrow_and_update().by_name.clone();
+        let named = match looked {
+            Ok(named) => named,
+            Err(error) => {
+                self.blind(memory, &error);
+                return Ok(Err(false));
+            }
+        };
+        let wanted =
+            |proven: &Paths| desired(&self.node_name, &nodes, settings, proven, named.as_ref());
+        let mut want = wanted(&memory.proven);
+        if let (Ok(first), None) = (&want, &memory.in_use) {
+            let in_use = in_use(first.clone()).await?;
+            want = wanted(&in_use);
+            memory.proven = in_use.clone();
+            memory.in_use = Some(in_use);
+        }
+        let want = match want {
+            Ok(want) => want,
+            Err(waiting) => {
+                memory.said.waiting(waiting);
+                return Ok(Err(true));
+            }
+        };
+        memory.said.wanted(&want, settings);
+        self.metrics.pod_network.wanted(&want);
+        Ok(Ok(want))
+    }
+
+    /// What is wanted cannot be told. All stays as it is.
+    fn blind(&self, memory: &mut Memory, error: &PodNetworkError) {
+        self.health.queued(POD_NETWORK, Instant::now());
+        memory.said.failed(Some(&Chain(error).to_string()));
+        self.failed(memory);
     }
 
     /// The node serves. A part that could not be programmed is no reason to start no pods.
@@ -235,9 +266,13 @@ impl PodNetworkLoop {
             self.health.updated(POD_NETWORK);
             memory.held = Some(this);
         } else {
-            self.metrics.pod_network.failures.inc();
-            memory.held = None;
+            self.failed(memory);
         }
+    }
+
+    fn failed(&self, memory: &mut Memory) {
+        self.metrics.pod_network.failures.inc();
+        memory.held = None;
     }
 }
 

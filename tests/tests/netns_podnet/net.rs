@@ -137,7 +137,7 @@ impl Net {
             .iter()
             .map(|n| (n.name.clone(), n.clone()))
             .collect();
-        desired(NAMES[node], &nodes, &self.settings, &self.paths).unwrap()
+        desired(NAMES[node], &nodes, &self.settings, &self.paths, None).unwrap()
     }
 
     pub(crate) fn try_apply(&self, node: usize) -> Result<Changes, PodNetworkError> {

@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::pair::{Pair, api_node};
 use seaway_testbed::{Netns, require_root};
 
-const PODS_B: [&str; 2] = ["10.244.1.5:80", "[fd00:244:0:1::5]:80"];
+pub(crate) const PODS_B: [&str; 2] = ["10.244.1.5:80", "[fd00:244:0:1::5]:80"];
 /// Questions of one measurement. Each takes five packets or more of whoever asks.
 const QUESTIONS: u64 = 20;
 /// What neighbours ask each other meanwhile, at most.
 const NOISE: u64 = QUESTIONS;
 
 /// The second link, and the default route by the first one.
-fn second_link(fabric: &Netns, node: &Netns, place: usize) {
+pub(crate) fn second_link(fabric: &Netns, node: &Netns, place: usize) {
     if place == 0 {
         fabric.ip("link add br1 type bridge");
         fabric.ip("link set br1 up");
@@ -39,7 +39,7 @@ fn second_link(fabric: &Netns, node: &Netns, place: usize) {
 }
 
 /// Both links' addresses are InternalIPs, as of a virtual machine with two cards.
-fn api(place: usize) -> Value {
+pub(crate) fn api(place: usize) -> Value {
     let last = 11 + place;
     let ips = [
         format!("172.30.0.{last}"),
@@ -58,7 +58,7 @@ fn api(place: usize) -> Value {
     )
 }
 
-fn start(nodes: &[Value], flags: &[&str], wire: impl Fn(&Netns, &Netns, usize)) -> Pair {
+pub(crate) fn start(nodes: &[Value], flags: &[&str], wire: impl Fn(&Netns, &Netns, usize)) -> Pair {
     let cluster = ["--cluster-cidr", "10.244.0.0/16,fd00:244::/48"];
     Pair::with(nodes, &[&cluster, flags].concat(), |_| {}, wire)
 }
@@ -73,14 +73,14 @@ fn sent(pair: &Pair) -> [u64; 2] {
 
 /// Pod a reaches pod b in both families by `link`, and not by the other one.
 #[track_caller]
-fn assert_goes_by(pair: &Pair, link: &str) {
+pub(crate) fn assert_goes_by(pair: &Pair, link: &str) {
     for pod in PODS_B {
         assert_pod_goes_by(pair, pod, link);
     }
 }
 
 #[track_caller]
-fn assert_pod_goes_by(pair: &Pair, pod: &str, link: &str) {
+pub(crate) fn assert_pod_goes_by(pair: &Pair, pod: &str, link: &str) {
     let a = pair.a();
     a.daemon.wait(pod, || a.pod.ask_tcp(pod).is_ok());
     let before = sent(pair);
@@ -193,7 +193,7 @@ fn twins(fabric: &Netns, node: &Netns, place: usize) {
     ));
 }
 
-fn twins_on_one_switch(fabric: &Netns, node: &Netns, place: usize) {
+pub(crate) fn twins_on_one_switch(fabric: &Netns, node: &Netns, place: usize) {
     twins(fabric, node, place);
     fabric.ip(&format!("link set second{place} master br0"));
 }

@@ -8,9 +8,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use seaway_netlink::{Address, FdbEntry, IfIndex, MacAddr, Neighbour, Scope, Socket};
 
-use super::routes::Links;
 use super::{Changes, PodNetworkError, of_both};
-use crate::uplink::Named;
 use crate::{Desired, Overlay};
 
 /// What the device holds that is wanted no more. To be removed when nothing refers to it.
@@ -26,16 +24,12 @@ pub(super) fn ensure(
     socket: &mut Socket,
     want: &Desired,
     overlay: &Overlay,
-    links: &Links,
+    device: IfIndex,
     changes: &mut Changes,
 ) -> Result<Stale, PodNetworkError> {
-    let named = links.named.as_ref();
-    let Some(device) = links.device else {
-        return Ok(Stale::default());
-    };
     Ok(Stale {
         addresses: addresses(socket, overlay, device, changes)?,
-        entries: entries(socket, want, device, named, changes)?,
+        entries: entries(socket, want, device, changes)?,
         neighbours: neighbours(socket, want, device, changes)?,
     })
 }
@@ -106,7 +100,6 @@ fn entries(
     socket: &mut Socket,
     want: &Desired,
     device: IfIndex,
-    named: Option<&Named>,
     changes: &mut Changes,
 ) -> Result<Vec<FdbEntry>, PodNetworkError> {
     let mut have: BTreeMap<MacAddr, BTreeSet<FdbEntry>> = BTreeMap::new();
@@ -119,7 +112,7 @@ fn entries(
             ifindex: device,
             mac: peer.mac,
             remote,
-            link: named.and_then(|named| named.towards(remote)),
+            link: want.link_towards(remote),
         };
         // Replacing leaves one remote, however many there were.
         if have.remove(&peer.mac) != Some(BTreeSet::from([wanted])) {

@@ -20,11 +20,11 @@ const METRICS: [u32; 2] = [0, 1024];
 
 /// The links that routes choose among.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(super) struct Links<'a> {
     /// The overlay's device.
     pub(super) device: Option<IfIndex>,
     /// The one that the operator has named.
-    pub(super) named: Option<Named>,
+    pub(super) named: Option<&'a Named>,
 }
 
 /// What the main table should hold.
@@ -33,7 +33,7 @@ pub(super) struct Links {
 pub(super) fn wanted(
     socket: &mut Socket,
     want: &Desired,
-    links: &Links,
+    links: &Links<'_>,
     changes: &mut Changes,
 ) -> Vec<Route> {
     let mut routes = Vec::new();
@@ -64,7 +64,7 @@ fn way_of_answers(
     socket: &mut Socket,
     want: &Desired,
     probe: &Probe,
-    links: &Links,
+    links: &Links<'_>,
 ) -> Option<Route> {
     let mut route = Route::to(probe.target.into());
     route.gateway = Some(probe.via);
@@ -86,7 +86,7 @@ fn wanted_route(
     socket: &mut Socket,
     peer: &Peer,
     to: &PeerCidr,
-    links: &Links,
+    links: &Links<'_>,
 ) -> Result<Route, SkipReason> {
     let mut route = Route::to(to.cidr);
     route.prefsrc = to.source;
@@ -105,7 +105,11 @@ fn wanted_route(
 
 /// What the table of probes should hold. Without the last one a probe that no route is
 /// for would take the way of pods, and be answered.
-pub(super) fn wanted_of_probes(socket: &mut Socket, want: &Desired, links: &Links) -> Vec<Route> {
+pub(super) fn wanted_of_probes(
+    socket: &mut Socket,
+    want: &Desired,
+    links: &Links<'_>,
+) -> Vec<Route> {
     let mut routes = Vec::new();
     for family in [Family::V4, Family::V6] {
         let mut probes = want.probes.iter().filter(|p| p.family == family).peekable();
@@ -140,8 +144,8 @@ fn everything(family: Family) -> IpNetwork {
 }
 
 /// The link that has `via` as a neighbour. If several have, the one that is named.
-fn link_towards(socket: &mut Socket, via: IpAddr, links: &Links) -> Option<IfIndex> {
-    let named = links.named.as_ref().and_then(|named| named.beside(via));
+fn link_towards(socket: &mut Socket, via: IpAddr, links: &Links<'_>) -> Option<IfIndex> {
+    let named = links.named.and_then(|named| named.beside(via));
     if named.is_some() {
         return named;
     }

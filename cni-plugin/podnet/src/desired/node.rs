@@ -7,6 +7,7 @@ use seaway_netlink::{Family, MacAddr, SpecialRange};
 use sha2::{Digest, Sha256};
 
 use super::reason::{BadRange, SkipReason};
+use crate::Named;
 
 /// What the pod network reads of a Node, as the API spells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,18 +22,6 @@ pub struct Node {
     pub pod_cidrs: Vec<String>,
 }
 
-impl Node {
-    /// Puts the InternalIPs in `networks` before the others: of several of one family the
-    /// first one counts.
-    pub fn prefer(&mut self, networks: &[IpNetwork]) {
-        let is_in = |value: &String| {
-            let ip = value.parse::<IpAddr>();
-            ip.is_ok_and(|ip| networks.iter().any(|network| network.contains(ip)))
-        };
-        self.internal_ips.sort_by_key(|value| !is_in(value));
-    }
-}
-
 /// The first usable InternalIP of each family, IPv4 first, and those that are none.
 ///
 /// The order among families is not the API's: each node must choose the same carrier for
@@ -44,13 +33,21 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn of(node: &Node) -> Self {
+    /// Those that the operator's link leads to count before the others.
+    pub(super) fn of(node: &Node, named: Option<&Named>) -> Self {
         let mut addresses = Self::default();
+        let mut ips = Vec::new();
         for value in &node.internal_ips {
             match value.parse::<IpAddr>() {
-                Ok(ip) if is_unicast(ip) => addresses.push(ip),
+                Ok(ip) if is_unicast(ip) => ips.push(ip),
                 _ => addresses.bad = addresses.bad.or_else(|| Some(value.clone())),
             }
+        }
+        if let Some(named) = named {
+            ips.sort_by_key(|ip| named.rank(*ip));
+        }
+        for ip in ips {
+            addresses.push(ip);
         }
         addresses
     }

@@ -1,6 +1,6 @@
 //! From Nodes to [`Desired`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
@@ -11,12 +11,13 @@ use super::{
     Desired, Node, Overlay, Path, Peer, PeerCidr, Probe, Skip, SkipReason, Waiting,
     reserved_address, vtep_mac,
 };
-use crate::{Paths, PodRoutes, Settings};
+use crate::{Named, Paths, PodRoutes, Settings};
 
 /// Computes what the node `own` needs from all Nodes.
 ///
 /// A Node that is wrong costs its own routes only. The result does not depend on
-/// the order in which Nodes became known.
+/// the order in which Nodes became known. `named` is the operator's link, if one is named and
+/// there.
 ///
 /// # Errors
 /// [`Waiting`], while this node's own Node does not say which addresses its pods get, or
@@ -26,22 +27,25 @@ pub fn desired(
     nodes: &BTreeMap<String, Node>,
     settings: &Settings,
     paths: &Paths,
+    named: Option<&Named>,
 ) -> Result<Desired, Waiting> {
     let node = nodes.get(own).ok_or_else(|| Waiting::NoNode {
         name: own.to_owned(),
     })?;
     let addresses = if settings.node_ips.is_empty() {
-        Addresses::of(node)
+        Addresses::of(node, named)
     } else {
         Addresses::chosen(&settings.node_ips)
     };
     let pod_cidrs = own_pod_cidrs(node, &addresses)?;
     let overlay = overlay(own, settings, &addresses, &pod_cidrs)?;
     let peers = nodes.values().filter(|peer| peer.name != own);
-    let mut peers: Vec<_> = peers.map(|peer| (peer, Addresses::of(peer))).collect();
+    let peers = peers.map(|peer| (peer, Addresses::of(peer, named)));
+    let mut peers: Vec<_> = peers.collect();
     // Of two that claim the same range the older one has pods there.
     peers.sort_by_key(|(peer, _)| (peer.created.unwrap_or(i64::MAX), &peer.name));
     let everybody = peers.iter().flat_map(|(_, addresses)| &addresses.usable);
+    let internal_ips = named.map_or_else(BTreeSet::new, |_| internal_ips(nodes));
     let mut plan = Plan {
         settings,
         paths,
@@ -53,6 +57,8 @@ pub fn desired(
             node_ips: addresses.usable,
             overlay,
             uplink: settings.uplink.clone(),
+            named: named.map(|named| named.clone().about(&internal_ips)),
+            internal_ips,
             mtu: settings.mtu,
             ..Desired::default()
         },
@@ -256,6 +262,12 @@ impl Plan<'_> {
         self.want.probes.sort();
         self.want
     }
+}
+
+/// Of all nodes, those that do not count included.
+fn internal_ips(nodes: &BTreeMap<String, Node>) -> BTreeSet<IpAddr> {
+    let values = nodes.values().flat_map(|node| &node.internal_ips);
+    values.filter_map(|value| value.parse().ok()).collect()
 }
 
 /// The peer's address in the overlay's family, if its own overlay has the same.

@@ -86,7 +86,7 @@ fn any_settings() -> impl Strategy<Value = (Settings, Paths)> {
 fn want(nodes: &[Node], (settings, paths): &(Settings, Paths)) -> Desired {
     let nodes = nodes.iter().cloned().chain([own()]);
     let nodes = nodes.map(|node| (node.name.clone(), node)).collect();
-    desired("a", &nodes, settings, paths).unwrap()
+    desired("a", &nodes, settings, paths, None).unwrap()
 }
 
 proptest! {

@@ -2,6 +2,7 @@ use super::*;
 use crate::{Paths, PodRoutes, Settings};
 
 mod carrier;
+mod uplink;
 
 fn list(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -32,7 +33,7 @@ fn settings(mode: PodRoutes) -> Settings {
 /// What node `a` wants, or what it waits for, as text; without its own lines.
 fn text(nodes: impl IntoIterator<Item = Node>, settings: &Settings, paths: &Paths) -> String {
     let nodes = nodes.into_iter().map(|n| (n.name.clone(), n)).collect();
-    let got = match desired("a", &nodes, settings, paths) {
+    let got = match desired("a", &nodes, settings, paths, None) {
         Ok(desired) => desired.to_string(),
         Err(waiting) => format!("waiting {waiting}\n"),
     };
@@ -50,7 +51,14 @@ fn check(mode: PodRoutes, nodes: impl IntoIterator<Item = Node>, expect: &str) {
 #[test]
 fn own_node_alone_has_its_device_and_its_masquerade() {
     let nodes = BTreeMap::from([("a".to_owned(), own())]);
-    let got = desired("a", &nodes, &settings(PodRoutes::Auto), &Paths::default()).unwrap();
+    let got = desired(
+        "a",
+        &nodes,
+        &settings(PodRoutes::Auto),
+        &Paths::default(),
+        None,
+    )
+    .unwrap();
     assert_eq!(
         got.to_string(),
         "pod-cidr 10.244.0.0/24\n\
@@ -61,14 +69,28 @@ fn own_node_alone_has_its_device_and_its_masquerade() {
          no-masquerade 10.244.0.0/16\n\
          no-masquerade fd00::/48\n"
     );
-    let direct = desired("a", &nodes, &settings(PodRoutes::Direct), &Paths::default()).unwrap();
+    let direct = desired(
+        "a",
+        &nodes,
+        &settings(PodRoutes::Direct),
+        &Paths::default(),
+        None,
+    )
+    .unwrap();
     assert_eq!((direct.overlay, direct.node_ips), (None, got.node_ips));
 }
 
 #[test]
 fn the_overlays_device_has_the_name_and_address_that_peers_expect() {
     let nodes = BTreeMap::from([("a".to_owned(), own())]);
-    let got = desired("a", &nodes, &settings(PodRoutes::Auto), &Paths::default()).unwrap();
+    let got = desired(
+        "a",
+        &nodes,
+        &settings(PodRoutes::Auto),
+        &Paths::default(),
+        None,
+    )
+    .unwrap();
     let overlay = got.overlay.unwrap();
     assert_eq!(overlay.mac, vtep_mac("a"));
     // printf a | sha256sum, the first byte made a local unicast one.
@@ -79,7 +101,7 @@ fn the_overlays_device_has_the_name_and_address_that_peers_expect() {
         node_ips: vec!["fd01::7".parse().unwrap(), "192.0.2.7".parse().unwrap()],
         ..settings(PodRoutes::Auto)
     };
-    let got = desired("a", &nodes, &chosen, &Paths::default()).unwrap();
+    let got = desired("a", &nodes, &chosen, &Paths::default(), None).unwrap();
     let [v6, v4] = chosen.node_ips[..] else {
         panic!()
     };
@@ -90,7 +112,7 @@ fn the_overlays_device_has_the_name_and_address_that_peers_expect() {
         node_ips: vec![v6],
         ..chosen
     };
-    let got = desired("a", &nodes, &chosen, &Paths::default()).unwrap();
+    let got = desired("a", &nodes, &chosen, &Paths::default(), None).unwrap();
     let overlay = got.overlay.unwrap();
     assert_eq!((overlay.local, overlay.overhead()), (v6, 70));
 }
@@ -132,39 +154,6 @@ fn direct_leads_by_the_address_of_the_same_family() {
          route 10.244.2.0/24 via 172.30.0.13 node c\n\
          skip node c: status.addresses: no InternalIP of IPv6",
     );
-}
-
-#[test]
-fn of_several_internal_ips_that_behind_the_named_uplink_counts() {
-    let behind = ["172.31.0.0/24", "fd02::/64"].map(|cidr| cidr.parse().unwrap());
-    let mut nodes = [
-        node(
-            "a",
-            "172.30.0.11 fd01::11 172.31.0.11 fd02::11",
-            "10.244.0.0/24 fd00::/64",
-        ),
-        node(
-            "b",
-            "cat 172.30.0.12 172.31.0.12 fd01::12 172.31.0.22 fd02::12",
-            "10.244.1.0/24 fd00:0:0:1::/64",
-        ),
-        // Nothing of it is there.
-        node("c", "172.30.0.13 172.29.0.13", "10.244.2.0/24"),
-    ];
-    for node in &mut nodes {
-        node.prefer(&behind);
-    }
-    check(
-        PodRoutes::Direct,
-        nodes.clone(),
-        "route 10.244.1.0/24 via 172.31.0.12 node b\n\
-         route fd00:0:0:1::/64 via fd02::12 node b\n\
-         route 10.244.2.0/24 via 172.30.0.13 node c",
-    );
-    let nodes = nodes.map(|n| (n.name.clone(), n)).into();
-    let got = desired("a", &nodes, &settings(PodRoutes::Vxlan), &Paths::default()).unwrap();
-    let local = got.overlay.map(|overlay| overlay.local.to_string());
-    assert_eq!(local.as_deref(), Some("172.31.0.11"));
 }
 
 #[test]
@@ -225,7 +214,7 @@ fn pods_outside_the_cluster_ranges_are_not_masqueraded_either() {
         non_masquerade_cidrs: vec!["192.0.2.0/24".parse().unwrap()],
         ..settings(PodRoutes::Vxlan)
     };
-    let got = desired("a", &nodes, &settings, &Paths::default()).unwrap();
+    let got = desired("a", &nodes, &settings, &Paths::default(), None).unwrap();
     let got: Vec<_> = got.non_masquerade.iter().map(ToString::to_string).collect();
     assert_eq!(
         got,

@@ -26,14 +26,16 @@ const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
 fn watched() -> Watched {
     Watched {
         uplink: Some((IfIndex(2), "eth0".to_owned())),
+        name: None,
         device: Some("seaway.vx".to_owned()),
         addresses: ["172.30.0.11", "10.244.0.1"]
             .map(|a| a.parse().unwrap())
             .into(),
+        named: None,
         routes: ["10.244.1.0/24"].map(|a| a.parse().unwrap()).into(),
         families: [Family::V4].into(),
         neighbours: [("10.244.1.1".parse().unwrap(), PEER)].into(),
-        entries: [(PEER, "172.30.0.12".parse().unwrap())].into(),
+        entries: [(PEER, ("172.30.0.12".parse().unwrap(), None))].into(),
     }
 }
 
@@ -140,5 +142,72 @@ fn of_the_overlays_entries_those_that_packets_need_concern_and_of_forwarding_tha
         (switched(Family::V6, None, false), false),
     ] {
         assert_eq!(watched().concerns(&event), concerns, "{event:?}");
+    }
+}
+
+/// The operator has named eth0; there are nodes with these addresses.
+fn watched_by_name() -> Watched {
+    let ips = ["172.30.0.12", "172.31.0.12"].map(|ip| ip.parse().unwrap());
+    Watched {
+        name: Some("eth0".to_owned()),
+        named: Some((IfIndex(2), ips.into())),
+        ..watched()
+    }
+}
+
+#[test]
+fn of_the_link_that_the_operator_has_named_all_addresses_and_routes_concern() {
+    let (ours, kernel) = (RouteProtocol::SEAWAY, RouteProtocol::KERNEL);
+    let on = |link, network: &str| Address::new(IfIndex(link), network.parse().unwrap());
+    let by = |link, to: &str, protocol| {
+        let mut route = route(to, None, protocol);
+        route.oif = Some(IfIndex(link));
+        route
+    };
+    let elsewhere = Route {
+        table: TableId(100),
+        ..by(9, "172.31.0.0/24", kernel)
+    };
+    for (event, concerns) in [
+        (Event::Address(on(2, "172.31.0.11/24")), true),
+        (Event::AddressRemoved(on(2, "172.31.0.11/24")), true),
+        (Event::Address(on(9, "172.31.0.11/24")), false),
+        (Event::Route(by(2, "10.9.0.0/16", kernel)), true),
+        (Event::RouteRemoved(by(2, "10.9.0.0/16", kernel)), true),
+        (Event::Route(by(2, "10.9.0.0/16", ours)), false),
+        // Of other links those to nodes.
+        (Event::Route(by(9, "172.31.0.0/24", kernel)), true),
+        (Event::RouteRemoved(by(9, "172.31.0.12/32", kernel)), true),
+        (Event::Route(by(9, "10.9.0.0/16", kernel)), false),
+        (Event::Route(by(9, "fe80::/64", kernel)), false),
+        (Event::Route(elsewhere), false),
+    ] {
+        assert_eq!(watched_by_name().concerns(&event), concerns, "{event:?}");
+    }
+    let mut gone = watched_by_name();
+    (gone.uplink, gone.named) = (None, None);
+    assert!(gone.concerns(&Event::Link(link(7, "eth0"))));
+    assert!(!gone.concerns(&Event::Link(link(7, "eth1"))));
+}
+
+#[test]
+fn an_entry_by_another_link_than_the_operators_is_wrong() {
+    let remote = "172.30.0.12".parse().unwrap();
+    let mut watched = watched_by_name();
+    watched.entries = [(PEER, (remote, Some(IfIndex(2))))].into();
+    let by = |link: Option<u32>| FdbEntry {
+        ifindex: IfIndex(5),
+        mac: PEER,
+        remote,
+        link: link.map(IfIndex),
+    };
+    for (event, concerns) in [
+        (Event::Fdb(by(None)), true),
+        (Event::Fdb(by(Some(9))), true),
+        (Event::Fdb(by(Some(2))), false),
+        (Event::FdbRemoved(by(Some(2))), true),
+        (Event::FdbRemoved(by(None)), false),
+    ] {
+        assert_eq!(watched.concerns(&event), concerns, "{event:?}");
     }
 }

@@ -68,7 +68,8 @@ pub struct NetworkArgs {
     /// route's
     ///
     /// If named, the first InternalIP of a Node (this one or another) that it leads to counts,
-    /// and packets for it take this link, whatever other links lead there.
+    /// and packets for it take this link. It does not lead where another link has a narrower
+    /// route in the main table; where it has but its default route, other InternalIPs go first.
     #[arg(long, env = "SEAWAY_UPLINK", value_name = "LINK", value_parser = link)]
     pub uplink: Option<String>,
     /// Destinations besides --cluster-cidr that see a pod's own address

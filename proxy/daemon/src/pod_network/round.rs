@@ -1,7 +1,7 @@
 //! One blocking round: the kernel is made to agree; and looks at it before.
 
-use seaway_podnet::{Changes, Desired, IpNetwork, Paths, PodNetwork, PodNetworkError, Uplink};
-use tracing::{debug, warn};
+use seaway_podnet::{Changes, Desired, Named, Paths, PodNetwork, PodNetworkError, Uplink};
+use tracing::warn;
 
 use super::RoundPanicked;
 use crate::chain::Chain;
@@ -62,13 +62,16 @@ pub(super) async fn in_use(want: Desired) -> Result<Paths, RoundPanicked> {
     }))
 }
 
-/// The networks that the operator's `link` leads to. A round that cannot do without it says
-/// what is wrong with it.
-pub(super) async fn behind(link: String) -> Result<Vec<IpNetwork>, RoundPanicked> {
-    let look = move || PodNetwork::open().and_then(|mut network| network.behind(&link));
-    let found = tokio::task::spawn_blocking(look).await;
-    Ok(found.map_err(RoundPanicked)?.unwrap_or_else(|error| {
-        debug!(error = %Chain(&error), "Cannot look for networks of the uplink");
-        Vec::new()
-    }))
+/// What the operator's link leads to, if one is named and there; else why that cannot be told.
+/// Without it all peers would seem to be elsewhere, so there must be no round then.
+pub(super) async fn named(
+    link: Option<String>,
+) -> Result<Result<Option<Named>, PodNetworkError>, RoundPanicked> {
+    let Some(link) = link else {
+        return Ok(Ok(None));
+    };
+    let look = move || PodNetwork::open().and_then(|mut network| network.named(&link));
+    tokio::task::spawn_blocking(look)
+        .await
+        .map_err(RoundPanicked)
 }

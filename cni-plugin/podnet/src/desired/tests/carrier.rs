@@ -71,7 +71,14 @@ fn a_direct_path_needs_no_common_carrier() {
 fn a_way_that_only_answers_take_is_no_path_in_use() {
     let nodes = [own(), node("b", "fd01::12", "fd00:0:0:1::/64")];
     let nodes = nodes.map(|n| (n.name.clone(), n)).into();
-    let want = desired("a", &nodes, &settings(PodRoutes::Auto), &Paths::default()).unwrap();
+    let want = desired(
+        "a",
+        &nodes,
+        &settings(PodRoutes::Auto),
+        &Paths::default(),
+        None,
+    )
+    .unwrap();
     assert!(!want.probes[0].routed && want.peers.is_empty());
     let via: IpAddr = "fd01::12".parse().unwrap();
     for (to, used) in [("fd00:0:0:1::1/128", false), ("fd00:0:0:1::/64", true)] {

@@ -1,0 +1,77 @@
+use std::io;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use seaway_podnet::{Node, PodRoutes, Settings};
+
+use super::*;
+use crate::config::ServiceProxy;
+
+fn node(name: &str, ips: &[&str], cidr: &str) -> (String, Node) {
+    let node = Node {
+        name: name.to_owned(),
+        created: None,
+        internal_ips: ips.iter().map(|ip| (*ip).to_owned()).collect(),
+        pod_cidrs: vec![cidr.to_owned()],
+    };
+    (name.to_owned(), node)
+}
+
+/// Node a, which knows b, with `--uplink eth1`.
+fn node_a(registry: &mut Registry) -> PodNetworkLoop {
+    let a = node("a", &["172.30.0.11", "172.31.0.11"], "10.244.0.0/24");
+    let b = node("b", &["172.30.0.12", "172.31.0.12"], "10.244.1.0/24");
+    let nodes = Nodes {
+        listed: true,
+        by_name: [a, b].into(),
+    };
+    let settings = Settings {
+        mode: PodRoutes::Vxlan,
+        uplink: Some("eth1".to_owned()),
+        ..Settings::default()
+    };
+    PodNetworkLoop {
+        node_name: "a".to_owned(),
+        config: PodNetworkConfig {
+            settings,
+            cni_conf_dir: "/nowhere".into(),
+            run_dir: "/nowhere".into(),
+        },
+        nodes: watch::Sender::new(nodes).subscribe(),
+        services_synced: watch::Sender::new(true).subscribe(),
+        proven: watch::Sender::new(Some(Paths::default())).subscribe(),
+        probing: watch::Sender::default(),
+        promise: watch::Sender::default(),
+        health: Arc::new(Health::new(Duration::ZERO)),
+        metrics: Metrics::register(registry, ServiceProxy::Off),
+        repair: Arc::new(Notify::new()),
+        stop: CancellationToken::new(),
+    }
+}
+
+fn failures(registry: &Registry) -> String {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let mut lines = text.lines();
+    let line = lines.find_map(|l| l.strip_prefix("seaway_pod_network_sync_failures_total "));
+    line.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_look_at_the_uplink_that_fails_is_no_reason_to_send_another_way() {
+    let mut registry = Registry::default();
+    let mut a = node_a(&mut registry);
+    let mut memory = Memory::default();
+    let want = a.want(&mut memory, Ok(None)).await.unwrap().unwrap();
+    memory.held = Some((want, None));
+    let interrupted = PodNetworkError::Sysctl {
+        path: "a list".to_owned(),
+        source: io::ErrorKind::Interrupted.into(),
+    };
+    let got = a.want(&mut memory, Err(interrupted)).await.unwrap();
+    assert_eq!(got, Err(false));
+    assert!(memory.held.is_none());
+    assert_eq!(failures(&registry), "1");
+    let fresh = a.health.part(POD_NETWORK).unwrap();
+    assert!(!fresh.done);
+}
