@@ -119,9 +119,12 @@ fn a_restart_keeps_the_paths_that_were_proven() {
     // Whatever was going to change has changed when a Node that comes now has its route.
     pair.apply(&api_node("new", &["172.30.0.77"], &["10.244.9.0/24"]));
     pair.a().wait_route("10.244.9.0/24", "dev seaway.vx");
+    let read = || std::fs::read_to_string(&log).unwrap();
+    let a = &pair.a().daemon;
+    a.wait("the monitor", || read().contains("10.244.9.0/24"));
     watch.kill().unwrap();
     watch.wait().unwrap();
-    let moves = std::fs::read_to_string(&log).unwrap();
+    let moves = read();
     assert!(!moves.contains(TO_B), "{moves}\n{}", pair.logs());
     assert!(moves.contains("10.244.9.0/24"), "{moves}");
     assert!(pair.a().route(TO_B).contains(DIRECT));
