@@ -42,7 +42,7 @@ pub use cgroup::{Cgroup2, cgroup2_mount};
 pub use join::Join;
 pub use mounts::PrivateMounts;
 pub use netns::{Netns, connect, unique_name};
-pub use privilege::{require_root, skip};
+pub use privilege::{require_root, skip, strace_is_missing};
 pub use topology::{Network, Topology};
 pub use uts::uts_namespace;
 pub use wait::{short_or_long, wait_until};

@@ -1,6 +1,7 @@
 //! What a test needs, and what happens when it is missing.
 
 use std::io::Write as _;
+use std::process::Command;
 
 /// Whether the test may run: true as root.
 ///
@@ -39,4 +40,16 @@ pub fn skip(reason: &str) {
             .and_then(|mut log| log.write_all(line.as_bytes()))
             .unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
     }
+}
+
+/// Whether there is no strace, which shows and changes system calls; the calling test is then
+/// skipped.
+#[track_caller]
+#[must_use]
+pub fn strace_is_missing() -> bool {
+    let missing = Command::new("strace").arg("-V").output().is_err();
+    if missing {
+        skip("needs strace, which shows and changes system calls");
+    }
+    missing
 }

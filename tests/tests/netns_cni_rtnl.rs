@@ -7,13 +7,13 @@
 #[path = "netns_cni/node.rs"]
 mod node;
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use node::{Node, addresses, assert_reaches, failure, feed, pod_path, start, success, text};
 use seaway_testbed::rtnl::HeldRtnl;
-use seaway_testbed::{Netns, require_root, short_or_long, skip};
+use seaway_testbed::{Netns, require_root, short_or_long, skip, strace_is_missing};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 
@@ -50,14 +50,6 @@ fn injected(node: &Node, pod: &Netns, inject: &str) -> Output {
     command.args(["-f", "-e", &inject, "-o", "/dev/null"]);
     command.arg(&node.program);
     feed(command, &node.conf)
-}
-
-fn strace_is_missing() -> bool {
-    let missing = Command::new("strace").arg("-V").output().is_err();
-    if missing {
-        skip("needs strace, which changes system calls");
-    }
-    missing
 }
 
 /// What a receive timeout looks like, at each reply; waiting for it would take

@@ -70,30 +70,32 @@ impl Firewall {
         Ok(None)
     }
 
+    /// The pods that ports of the host lead to.
+    pub fn host_port_pods(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
+        self.pods_by(|element| &element.data)
+    }
+
     /// The same, and those whose ports are closed and whose flows somebody was killed before he
     /// could forget.
     pub fn host_port_traces(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
-        let mut pods = BTreeSet::new();
-        for family in FAMILIES {
-            let elements = self.host_port_elements(family)?;
-            let told = |e: &Element| {
-                if is_sign(e) {
-                    pod_of(family, &e.key)
-                } else {
-                    pod_of(family, &e.data)
-                }
-            };
-            pods.extend(elements.iter().filter_map(told));
-        }
-        Ok(pods)
+        self.pods_by(|element| {
+            if is_sign(element) {
+                &element.key
+            } else {
+                &element.data
+            }
+        })
     }
 
-    /// The pods that ports of the host lead to.
-    pub fn host_port_pods(&mut self) -> Result<BTreeSet<IpAddr>, FirewallError> {
+    /// `address` is where an element begins with a pod's address.
+    fn pods_by(
+        &mut self,
+        address: impl Fn(&Element) -> &[u8],
+    ) -> Result<BTreeSet<IpAddr>, FirewallError> {
         let mut pods = BTreeSet::new();
         for family in FAMILIES {
             let elements = self.host_port_elements(family)?;
-            pods.extend(elements.iter().filter_map(|e| pod_of(family, &e.data)));
+            pods.extend(elements.iter().filter_map(|e| pod_of(family, address(e))));
         }
         Ok(pods)
     }

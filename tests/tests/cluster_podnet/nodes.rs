@@ -37,7 +37,9 @@ pub(crate) fn goes_and_comes_back(cluster: &mut Cluster, mode: Mode) -> Result<(
     cluster.kubectl(&["delete", "node", &name])?;
     until("there is no route to it", AGAIN, || {
         let first = &cluster.nodes()[0];
-        let none = old.split(' ').all(|range| no_route(first, range).is_ok());
+        let none = old
+            .split(' ')
+            .all(|range| path::no_route(first, range).is_ok());
         Ok(none.then_some(()))
     })?;
     if mode == Mode::Vxlan {
@@ -72,23 +74,6 @@ fn is_in(pod: &Pod, ranges: &str) -> Result<()> {
         let (ip, network): (IpAddr, IpNetwork) = (ip.parse()?, range.parse()?);
         ensure!(network.contains(ip), "{pod:?} is not in {ranges:?}");
     }
-    Ok(())
-}
-
-/// Of either family; without its flag `ip` shows no route of IPv6.
-fn no_route(node: &Node, range: &str) -> Result<()> {
-    if !range.contains(':') {
-        return path::no_route(node, range);
-    }
-    let words = ["-6", "-j", "route", "show", range];
-    let shown = node.command("ip").args(words).output();
-    let shown = shown.context("start ip")?;
-    ensure!(shown.status.success(), "ip route show {range}: {shown:?}");
-    let text = String::from_utf8_lossy(&shown.stdout);
-    ensure!(
-        matches!(text.trim(), "" | "[]" | "[{}]"),
-        "a route is left: {text}"
-    );
     Ok(())
 }
 

@@ -97,10 +97,10 @@ pub(crate) fn only_to(node: &Node, ips: &BTreeSet<&str>) -> Result<()> {
 
 /// Asserts that a node has no route of ours to a range any more.
 pub(crate) fn no_route(node: &Node, range: &str) -> Result<()> {
-    let shown = node
-        .command("ip")
-        .args(["-j", "route", "show", range])
-        .output();
+    // Without its flag `ip` shows no route of IPv6.
+    let family = if range.contains(':') { "-6" } else { "-4" };
+    let words = [family, "-j", "route", "show", range];
+    let shown = node.command("ip").args(words).output();
     let shown = shown.context("start ip")?;
     ensure!(shown.status.success(), "ip route show {range}: {shown:?}");
     let text = String::from_utf8_lossy(&shown.stdout);

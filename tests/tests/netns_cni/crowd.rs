@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::poll::poll;
 use seaway_firewall::{Firewall, HostPort, Protocol};
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 use serde_json::{Value, json};
 
 use crate::hostports::elements;
 use crate::node::{Node, pod_path, text};
-use crate::trace::{strace_is_missing, traced};
+use crate::trace::traced;
 
 /// Between two messages of a list what has been listed goes, or something comes; both happen
 /// several times in a call.

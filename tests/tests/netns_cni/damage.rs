@@ -1,9 +1,9 @@
 //! A folder of records that a crash, an old boot or a person has been at.
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 
 use crate::node::{Node, address, assert_reaches, pod_path, text};
-use crate::trace::{lines, strace_is_missing};
+use crate::trace::lines;
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 

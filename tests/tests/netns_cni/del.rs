@@ -1,10 +1,10 @@
 //! DEL takes away what ADD made, whatever state it finds.
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 use serde_json::json;
 
 use crate::node::{Node, address, assert_reaches, failure, feed, pod_path, text};
-use crate::trace::{strace_is_missing, traced};
+use crate::trace::traced;
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 

@@ -5,12 +5,12 @@ mod points;
 
 use std::net::UdpSocket;
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 use serde_json::{Value, json};
 
 use crate::hostports::elements;
 use crate::node::{Node, addresses, assert_reaches, pod_path, success, text};
-use crate::trace::{strace_is_missing, traced};
+use crate::trace::traced;
 use points::{Point, changing_points, kill_at};
 
 /// The host's ends of a hostPort, from the host itself.

@@ -1,9 +1,9 @@
 //! How often an ADD talks to the kernel.
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 
 use crate::node::{Node, pod_path};
-use crate::trace::{Sent, lines, strace_is_missing};
+use crate::trace::{Sent, lines};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
 

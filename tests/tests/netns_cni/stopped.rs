@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use seaway_testbed::{Netns, require_root, wait_until};
+use seaway_testbed::{Netns, require_root, strace_is_missing, wait_until};
 use serde_json::Value;
 
 use crate::node::{Node, pod_path, start, text};
-use crate::trace::{lines, start_traced, strace_is_missing};
+use crate::trace::{lines, start_traced};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 

@@ -1,20 +1,12 @@
 //! What a call asks of the kernel, as strace sees it.
 
-use std::process::{Child, Command, Output};
+use std::process::{Child, Output};
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 
 use crate::node::{Node, pod_path, start, text};
 
 const BOTH: [&str; 2] = ["10.244.1.0/24", "fd00:1:2::/64"];
-
-pub(crate) fn strace_is_missing() -> bool {
-    let missing = Command::new("strace").arg("-V").output().is_err();
-    if missing {
-        seaway_testbed::skip("needs strace, which shows and changes system calls");
-    }
-    missing
-}
 
 /// The plugin under strace, which follows it into threads and programs only with `-f`.
 pub(crate) fn traced(node: &Node, verb: &str, id: &str, pod: &str, options: &[&str]) -> Output {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use seaway_testbed::{require_root, wait_until};
+use seaway_testbed::{require_root, strace_is_missing, wait_until};
 use serde_json::Value;
 
 use crate::daemon::{API, CONF, Node};
@@ -33,14 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FOREIGN: &str = "{\"name\":\"other\"}";
 const OURS: &str = "{\"name\":\"seaway\"}";
 const FLAGS: &[&str] = &["--loopback", "--take-over-conf", "10-other.conflist"];
-
-fn strace_is_missing() -> bool {
-    let missing = Command::new("strace").arg("-V").output().is_err();
-    if missing {
-        seaway_testbed::skip("needs strace, which kills at a chosen system call");
-    }
-    missing
-}
 
 /// The installer under strace. Only its main thread touches files, so only that is followed.
 fn traced(disk: &Disk, options: &[&str]) -> std::process::Output {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, strace_is_missing};
 use serde_json::{Value, json};
 
 use crate::cni::{self, feed, pod_path, success, text};
@@ -52,14 +52,6 @@ fn of_disk(mut command: Command, disk: &Disk) -> Command {
     command.arg("--network-manager-dir").arg(disk.path("nm"));
     command.arg("--systemd-run-dir").arg(disk.path("systemd"));
     command
-}
-
-fn strace_is_missing() -> bool {
-    let missing = Command::new("strace").arg("-V").output().is_err();
-    if missing {
-        seaway_testbed::skip("needs strace, which shows system calls");
-    }
-    missing
 }
 
 /// The removals and renames of a cleanup, each with its paths, in their order.

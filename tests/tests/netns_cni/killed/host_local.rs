@@ -4,13 +4,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use seaway_testbed::{require_root, skip};
+use seaway_testbed::{require_root, skip, strace_is_missing};
 use serde_json::json;
 
 use super::Victim;
 use super::points::{Point, kill_at, points};
 use crate::node::{Node, failure};
-use crate::trace::strace_is_missing;
 
 /// Stands for `host-local`: runs it under strace, with the options of a file if there is one.
 const SCRIPT: &str = r#"#!/bin/sh
