@@ -14,7 +14,7 @@ use seaway_testbed::{require_root, skip};
 const PATIENCE: Duration = Duration::from_mins(50);
 
 /// Suites that are not run, and why.
-const SUITES_LEFT_OUT: [(&str, &str); 4] = [
+const SUITES_LEFT_OUT: [(&str, &str); 5] = [
     (
         "netns_bench",
         "its times say nothing under emulation, and its peers are not in the machine",
@@ -28,25 +28,39 @@ const SUITES_LEFT_OUT: [(&str, &str); 4] = [
         "six minutes, most of them waiting; the backends and the pod network run by themselves",
     ),
     (
+        "netns_cni_upkeep",
+        "four minutes about records and rules, whose reading and writing other suites show",
+    ),
+    (
         "netns_cni_rtnl",
         "a minute of waiting for a lock that the test itself holds",
     ),
 ];
 
-/// Long suites that run on one of the two, so that both end in time.
-const ON_ONE_KERNEL: [(&str, Kernel); 3] = [
-    ("netns_podnet", Kernel::Linux6_1),
-    ("netns_cni_upkeep", Kernel::Linux6_12),
-    ("netns_iptables", Kernel::Linux6_12),
+/// Of suites that take minutes: the parts that are about what the kernel does, which run on
+/// these kernels. All of each runs on the kernel of the machine itself.
+const IN_PART: [(&str, &[Kernel], &str); 4] = [
+    (
+        "netns_cni",
+        &[Kernel::Linux6_1, Kernel::Linux6_12],
+        "add:: capabilities:: dual:: hostports:: kernel:: sctp::",
+    ),
+    (
+        "netns_podnet",
+        &[Kernel::Linux6_1],
+        "checksums:: direct:: live:: overlay::",
+    ),
+    (
+        "netns_iptables",
+        &[Kernel::Linux6_1],
+        "rules:: sctp:: traffic::",
+    ),
+    (
+        "netns_iptables",
+        &[Kernel::Linux6_12],
+        "associations:: passage:: sctp:: udp::",
+    ),
 ];
-
-/// Of a suite that takes a quarter of an hour, whole on 6.1: the parts that are about what the
-/// kernel does, which run on the other as well.
-const IN_PART: (&str, Kernel, &str) = (
-    "netns_cni",
-    Kernel::Linux6_12,
-    "add:: capabilities:: dual:: hostports:: sctp::",
-);
 
 /// Tests of the others, by a part of their names, that are not run, and why.
 const LEFT_OUT: [(&str, &str); 14] = [
@@ -108,6 +122,19 @@ const LEFT_OUT: [(&str, &str); 14] = [
     ),
 ];
 
+/// The parts of a suite that run on this kernel, or nothing if all do; none if none does.
+fn parts(suite: &str, kernel: Kernel) -> Option<&'static str> {
+    let mut told = IN_PART
+        .iter()
+        .filter(|(name, ..)| *name == suite)
+        .peekable();
+    if told.peek().is_none() {
+        return Some("");
+    }
+    let (.., parts) = told.find(|(_, kernels, _)| kernels.contains(&kernel))?;
+    Some(parts)
+}
+
 /// What a test may say in the machine that it lacks; they all run outside of it.
 const NOT_IN_THE_MACHINE: [&str; 3] = [
     "cargo xtask setup",
@@ -139,19 +166,13 @@ fn suites_and_demo(kernel: Kernel) -> Payload {
             eprintln!("{kernel:?}: without {name}: {why}");
             continue;
         }
-        let other = ON_ONE_KERNEL
-            .iter()
-            .find(|(suite, on)| *suite == name && *on != kernel);
-        if let Some((_, on)) = other {
-            eprintln!("{kernel:?}: without {name}: it takes minutes, and runs on {on:?}");
+        let Some(parts) = parts(&name, kernel) else {
+            eprintln!("{kernel:?}: without {name}: it takes minutes, and runs on the other");
             continue;
-        }
-        let parts = if (name.as_str(), kernel) == (IN_PART.0, IN_PART.1) {
-            eprintln!("{kernel:?}: of {name} only {}", IN_PART.2);
-            IN_PART.2
-        } else {
-            ""
         };
+        if !parts.is_empty() {
+            eprintln!("{kernel:?}: of {name} only {parts}");
+        }
         let run = format!(
             "export SEAWAY_SKIP_LOG=/run/{name}.skips\n\
              /seaway/tests/{name} {flags} {parts}; status=$?\n\

@@ -52,7 +52,7 @@ settled() {
     until [ "$(pods | jq --argjson n "$1" '.items | length == $n and all(.[];
         any(.status.conditions[]?; .type == "Ready" and .status == "True"))')" = true ]; do
         tries=$((tries + 1))
-        if [ $tries = 200 ]; then
+        if [ $tries = 300 ]; then
             echo "@@power failed to settle"
             pods | jq -c '.items[] | [.metadata.name, .status]'
             tail -n 40 "$log"
@@ -66,7 +66,7 @@ settled() {
     echo "@@power service $service"
 }
 count() {
-    # What the agent has put away as well takes a moment longer.
+    # What the agent has put away as well takes a moment longer, and minutes on a busy machine.
     tries=0
     while
         held=$(ls /run/seaway/cni/seaway/*/ | grep -c =)
@@ -74,7 +74,7 @@ count() {
         containers=$(ctr -n k8s.io containers ls -q | wc -l)
         namespaces=$(ls /run/netns | wc -l)
         now="$held records, $links links, $((containers / 2)) pods' containers, $namespaces namespaces"
-        [ "$now" != "$1 records, $1 links, $1 pods' containers, $1 namespaces" ] && [ $tries != 60 ]
+        [ "$now" != "$1 records, $1 links, $1 pods' containers, $1 namespaces" ] && [ $tries != 240 ]
     do
         tries=$((tries + 1))
         sleep 1
