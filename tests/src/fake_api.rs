@@ -5,6 +5,7 @@
 //! who asks for that. Selectors are not looked at.
 
 mod http;
+mod moods;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,8 @@ use serde_json::{Value, json};
 
 use crate::Netns;
 use http::{Connection, Request};
+
+pub use moods::{Ahead, Backup, Gone};
 
 /// Services, by the last part of their path.
 pub const SERVICES: &str = "services";
@@ -55,8 +58,27 @@ struct State {
     /// All that there were, to be broken off.
     connections: Vec<TcpStream>,
     down: bool,
+    turned_away: Vec<Instant>,
+    /// The status of all answers, instead of what is asked for.
+    refusal: Option<&'static str>,
+    /// The one that requests must have, if any.
+    token: Option<String>,
+    /// What has changed before this version is forgotten,
+    oldest: u64,
+    /// and watches are told so.
+    gone: Gone,
+    ahead: Ahead,
     /// When the last object of a list had been sent, by kind.
     listed: Vec<(String, Instant)>,
+}
+
+impl State {
+    fn break_off(&mut self) {
+        for connection in self.connections.drain(..) {
+            // Those that have ended already are closed.
+            connection.shutdown(Shutdown::Both).ok();
+        }
+    }
 }
 
 /// A part of a list.
@@ -127,10 +149,7 @@ impl FakeApi {
     pub fn down(&self) {
         let mut state = self.lock();
         state.down = true;
-        for connection in state.connections.drain(..) {
-            // Those that have ended already are closed.
-            connection.shutdown(Shutdown::Both).ok();
-        }
+        state.break_off();
     }
 
     /// Answers again.
@@ -143,6 +162,9 @@ impl FakeApi {
         let mut state = self.lock();
         if let (false, Ok(connection)) = (state.down, connection.try_clone()) {
             state.connections.push(connection);
+        }
+        if state.down {
+            state.turned_away.push(Instant::now());
         }
         !state.down
     }
@@ -194,11 +216,13 @@ impl FakeApi {
         let mut connection = Connection::new(connection)?;
         while let Some(request) = connection.request()? {
             self.arrived(&request);
-            if request.method != "GET" {
+            if let Some((status, body)) = self.refused(&request) {
+                connection.answer(status, body.to_string().as_bytes())?;
+            } else if request.method != "GET" {
                 // Such as an event: whoever writes has it stored as it is.
                 connection.answer("201 Created", &request.body)?;
             } else if request.asks("watch", "true") {
-                return self.watch(&request, &mut connection);
+                self.watch(&request, &mut connection)?;
             } else {
                 self.list(&request, &mut connection)?;
             }
@@ -260,28 +284,39 @@ impl FakeApi {
         let kind = request.kind();
         let since = request.parameter("resourceVersion");
         let mut seen: u64 = since.and_then(|v| v.parse().ok()).unwrap_or(0);
+        if let Some((status, body)) = self.cannot_begin(seen) {
+            return connection.answer(status, body.to_string().as_bytes());
+        }
         connection.begin()?;
         if request.asks("sendInitialEvents", "true") {
             seen = self.list_by_watch(kind, connection)?;
         }
-        loop {
-            let news: Vec<(u64, String)> = {
-                let mut state = self.lock();
-                while state.version <= seen {
-                    state = self.state.1.wait(state).expect(WHOLE);
-                }
-                let all = state.events.iter();
-                let new = all.filter(|(version, k, _)| *version > seen && k == kind);
-                let new = new
-                    .map(|(version, _, line)| (*version, line.clone()))
-                    .collect();
-                seen = state.version;
-                new
-            };
-            for (_, line) in news {
+        while let Some(news) = self.news(kind, &mut seen) {
+            for line in news {
                 connection.line(&line)?;
             }
         }
+        if let Some(line) = self.last_line() {
+            connection.line(&line)?;
+        }
+        connection.end()
+    }
+
+    /// Waits for more than `seen`: the lines about a kind that came since, if they are still
+    /// known.
+    fn news(&self, kind: &str, seen: &mut u64) -> Option<Vec<String>> {
+        let mut state = self.lock();
+        while state.version <= *seen {
+            state = self.state.1.wait(state).expect(WHOLE);
+        }
+        if state.has_forgotten(*seen) {
+            return None;
+        }
+        let all = state.events.iter();
+        let new = all.filter(|(version, k, _)| *version > *seen && k == kind);
+        let lines = new.map(|(_, _, line)| line.clone()).collect();
+        *seen = state.version;
+        Some(lines)
     }
 
     /// A list as the first events of a watch, ended by a bookmark. Gives its version.

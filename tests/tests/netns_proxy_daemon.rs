@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+#[path = "netns_proxy_daemon/api_away.rs"]
+mod api_away;
 #[path = "netns_proxy_daemon/attachments.rs"]
 mod attachments;
 #[path = "netns_proxy_daemon/choices.rs"]

@@ -3,8 +3,9 @@
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{self, Store};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Resource};
+use seaway_proxy::lasting_watch;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -17,8 +18,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let mut outage = Outage::new(K::kind(&()).into_owned());
-    watcher(api, config)
-        .default_backoff()
+    lasting_watch(api, config)
         .inspect(move |event| match event {
             // Asking for a list is no answer yet.
             Ok(watcher::Event::Init) => {}

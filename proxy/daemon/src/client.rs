@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::http::Request;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -10,7 +11,12 @@ use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
+use tower::util::MapRequestLayer;
 use tower::{BoxError, ServiceBuilder};
+
+mod token;
+
+use token::TokenFile;
 
 /// A watch may be silent for minutes. When this node's own address has changed, nothing will
 /// ever come of it, and the new address is among what it should have said. So the kernel asks
@@ -23,9 +29,18 @@ const UNANSWERED: u32 = 3;
 /// The same for what was sent and is not acknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(14);
 
+/// A server that is busy or about to be there (429, 503, 504) is asked again after about so long,
+const RETRY_SOON: Duration = Duration::from_millis(100);
+/// at most so long,
+const RETRY_LATE: Duration = Duration::from_secs(1);
+/// and so often. Then whoever asks shall know: kube would keep it to itself for minutes, and
+/// pause for minutes at last, while the server may be back.
+const RETRIES: u32 = 3;
+
 /// A client as [`Client::try_from`] makes it, except that dead connections are noticed within
-/// seconds, and that the system's CA certificates are loaded only when they are what the server
-/// is to be verified by.
+/// seconds, that a busy server is told to the caller after seconds, that a new token in its file
+/// counts at once, and that the system's CA certificates are loaded only when they are what the
+/// server is to be verified by.
 ///
 /// A node, or an image with nothing but our program in it, may have none of them; and kube
 /// fails without them even when the server speaks plain HTTP.
@@ -38,23 +53,33 @@ pub fn api_client(mut config: Config) -> Result<Client, kube::Error> {
     }
     if config.proxy_url.is_some() {
         // The connection is then one to the proxy, which kube knows how to talk to.
+        config.default_retry = false;
         return Client::try_from(config);
     }
+    let token = TokenFile::of(&mut config)?;
+    let sign =
+        |token: TokenFile| MapRequestLayer::new(move |request: Request<Body>| token.sign(request));
     let https = config.rustls_https_connector_with_connector(connector())?;
     let mut https = TimeoutConnector::new(https);
     https.set_connect_timeout(config.connect_timeout);
     https.set_read_timeout(config.read_timeout);
     https.set_write_timeout(config.write_timeout);
     let http = HttpClient::builder(TokioExecutor::new()).build::<_, Body>(https);
-    let retry = || RetryLayer::new(RetryPolicy::server_retry());
+    let retry = || RetryLayer::new(retry_policy());
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(retry))
         .option_layer(config.auth_layer()?)
+        .option_layer(token.map(sign))
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace))
+}
+
+fn retry_policy() -> RetryPolicy {
+    RetryPolicy::new(RETRY_SOON, RETRY_LATE, RETRIES, false)
+        .expect("the pauses are constant, and the first is the shorter one")
 }
 
 fn connector() -> HttpConnector {

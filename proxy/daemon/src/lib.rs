@@ -59,4 +59,4 @@ pub use config::{
 pub use install::{HostConfig, Install, Installed, install, uninstall};
 pub use run::run;
 pub use seaway_podnet::{PodRoutes, Settings as PodNetworkSettings};
-pub use sources::{Sources, WatchResult};
+pub use sources::{Sources, WatchResult, lasting_watch};

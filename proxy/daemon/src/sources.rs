@@ -7,14 +7,17 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::chain::Chain;
+
+mod watch;
+
+pub use watch::lasting_watch;
 
 /// One step of a watch: something changed, or the watch is broken for now.
 pub type WatchResult<K> = Result<Event<K>, watcher::Error>;
@@ -55,15 +58,9 @@ impl Sources {
             None => watcher::Config::default(),
         };
         Self {
-            services: watcher(Api::all(client.clone()), services)
-                .default_backoff()
-                .boxed(),
-            endpoint_slices: watcher(Api::all(client.clone()), slices)
-                .default_backoff()
-                .boxed(),
-            nodes: watcher(Api::all(client.clone()), nodes)
-                .default_backoff()
-                .boxed(),
+            services: lasting_watch(Api::all(client.clone()), services),
+            endpoint_slices: lasting_watch(Api::all(client.clone()), slices),
+            nodes: lasting_watch(Api::all(client.clone()), nodes),
         }
     }
 }

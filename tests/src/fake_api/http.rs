@@ -10,6 +10,8 @@ pub(super) struct Request {
     pub(super) method: String,
     /// Path and query.
     pub(super) target: String,
+    /// The bearer's.
+    pub(super) token: Option<String>,
     pub(super) body: Vec<u8>,
 }
 
@@ -55,7 +57,7 @@ impl Connection {
         }
         let mut words = line.split_whitespace().map(str::to_owned);
         let (method, target) = (words.next(), words.next());
-        let mut length = 0;
+        let (mut length, mut token) = (0, None);
         loop {
             let mut header = String::new();
             self.reader.read_line(&mut header)?;
@@ -65,12 +67,16 @@ impl Connection {
             if name.eq_ignore_ascii_case("content-length") {
                 length = value.trim().parse().map_err(io::Error::other)?;
             }
+            if name.eq_ignore_ascii_case("authorization") {
+                token = value.trim().strip_prefix("Bearer ").map(str::to_owned);
+            }
         }
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body)?;
         Ok(Some(Request {
             method: method.unwrap_or_default(),
             target: target.unwrap_or_default(),
+            token,
             body,
         }))
     }
@@ -94,6 +100,11 @@ impl Connection {
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
         let chunk = format!("{:x}\r\n{line}\n\r\n", line.len() + 1);
         self.writer.write_all(chunk.as_bytes())
+    }
+
+    /// Ends such an answer; the connection is good for another one.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        self.writer.write_all(b"0\r\n\r\n")
     }
 }
 

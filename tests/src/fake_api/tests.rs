@@ -110,3 +110,62 @@ fn tokens_come_back_as_they_were() {
         assert_eq!(http::decode(&http::encode(text)), text);
     }
 }
+
+#[test]
+fn what_is_forgotten_is_told_by_an_event_or_by_the_status() {
+    let (api, address) = serve(2);
+    let watch = "GET /api/v1/services?watch=true&resourceVersion=2 HTTP/1.1\r\n\r\n";
+    api.forget(Gone::Event);
+    let answer = ask(address, watch, "0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("\"code\":410"), "{answer}");
+    assert!(answer.contains("\"type\":\"ERROR\""), "{answer}");
+    api.forget(Gone::Status);
+    let answer = ask(address, watch, "}");
+    assert!(answer.starts_with("HTTP/1.1 410 "), "{answer}");
+    let list = get(address, "/api/v1/services");
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+}
+
+#[test]
+fn a_backup_has_the_objects_and_the_version_of_its_moment() {
+    let (api, address) = serve(2);
+    let backup = api.backup();
+    let late = json!({"metadata": {"namespace": "default", "name": "late"}});
+    api.apply(SERVICES, late.clone());
+    api.restore(&backup, Ahead::Refused);
+    let list = get(address, "/api/v1/services");
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    assert_eq!(list["metadata"]["resourceVersion"], "3", "{list}");
+    let watch = "GET /api/v1/services?watch=true&resourceVersion=4 HTTP/1.1\r\n\r\n";
+    let answer = ask(address, watch, "}");
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(answer.contains("ResourceVersionTooLarge"), "{answer}");
+    api.apply(SERVICES, late);
+    let list = get(address, "/api/v1/services");
+    assert_eq!(list["metadata"]["resourceVersion"], "4", "{list}");
+}
+
+#[test]
+fn who_is_refused_is_told_why_and_a_token_is_asked_for() {
+    let (api, address) = serve(1);
+    let list = |header: &str| {
+        let request = format!("GET /api/v1/services HTTP/1.1\r\n{header}\r\n");
+        ask(address, &request, "}")
+    };
+    api.refuse(Some("403 Forbidden"));
+    let answer = list("");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("\"reason\":\"Forbidden\""), "{answer}");
+    api.refuse(None);
+    api.take_token("new");
+    for (header, status) in [
+        ("", "401"),
+        ("Authorization: Bearer old\r\n", "401"),
+        ("authorization: Bearer new\r\n", "200"),
+    ] {
+        let answer = list(header);
+        let start = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&start), "{header}: {answer}");
+    }
+}

@@ -100,7 +100,6 @@ impl Node {
 
     /// As the node of this name.
     pub(crate) fn start_as(&self, name: &str, service_proxy: &str, flags: &[&str]) -> Daemon {
-        let log = self.path("log");
         let mut command = self.command("run");
         command.arg("--kubeconfig").arg(self.path("kubeconfig"));
         command.args(["--node-name", name]).args(flags);
@@ -110,6 +109,12 @@ impl Node {
             "--healthz-bind-address",
             HEALTHZ,
         ]);
+        self.launch(&mut command)
+    }
+
+    /// Starts what was put together from [`command`](Self::command).
+    pub(crate) fn launch(&self, command: &mut Command) -> Daemon {
+        let log = self.path("log");
         let output = fs::File::options()
             .create(true)
             .append(true)
@@ -205,6 +210,20 @@ impl Node {
 
     pub(crate) fn pins(&self) -> Vec<PathBuf> {
         self.mounts.enter(|| files(Path::new("/sys/fs/bpf")))
+    }
+
+    /// Puts a file as a whole where only programs of this node see it, as kubelet does it for a
+    /// pod: `path` is below `/run`, which is the node's own.
+    pub(crate) fn mount_file(&self, path: &str, text: &str) {
+        assert!(path.starts_with("/run/"), "{path}");
+        let path = Path::new(path);
+        let put = || -> std::io::Result<()> {
+            fs::create_dir_all(path.parent().unwrap())?;
+            let new = path.with_extension("new");
+            fs::write(&new, text)?;
+            fs::rename(&new, path)
+        };
+        self.mounts.enter(put).unwrap();
     }
 
     /// Takes one of our BPF objects away, by its path below our directory.
