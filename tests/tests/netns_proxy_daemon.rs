@@ -16,14 +16,22 @@ mod dead_watch;
 #[path = "netns_proxy_daemon/drift.rs"]
 mod drift;
 
+#[path = "netns_proxy_daemon/dual.rs"]
+mod dual;
+
 #[path = "netns_proxy_daemon/egress.rs"]
 mod egress;
 
 #[path = "netns_proxy_daemon/explain.rs"]
 mod explain;
+#[path = "netns_proxy_daemon/explain_kernels.rs"]
+mod explain_kernels;
 
 #[path = "netns_proxy_daemon/killed.rs"]
 mod killed;
+
+#[path = "netns_proxy_daemon/kube_proxy.rs"]
+mod kube_proxy;
 
 #[path = "netns_proxy_daemon/load.rs"]
 mod load;
@@ -53,8 +61,13 @@ mod reports;
 mod restarts;
 #[path = "netns_proxy_daemon/rolling.rs"]
 mod rolling;
+#[path = "netns_proxy_daemon/sets.rs"]
+mod sets;
 #[path = "netns_proxy_daemon/switches.rs"]
 mod switches;
+
+#[path = "netns_proxy_daemon/takeover.rs"]
+mod takeover;
 
 #[path = "netns_proxy_daemon/tuning.rs"]
 mod tuning;

@@ -1,6 +1,7 @@
 //! The data plane as the sync loop sees it.
 
 use std::collections::BTreeSet;
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::{Future, ready};
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use seaway_ebpf_abi::PROGRAMS;
 use seaway_proxy_core::Skipped;
 use seaway_proxy_core::backend::{Backend, BackendError};
 use seaway_proxy_core::desired::DesiredState;
-use tracing::info;
 use tracing::level_filters::LevelFilter;
+use tracing::{info, warn};
 
 use crate::cgroup::Cgroup;
 use crate::logs::EbpfLogs;
@@ -63,6 +64,8 @@ struct Open {
     table: Option<Table>,
     /// Programs known to be attached.
     attached: BTreeSet<&'static str>,
+    /// Whether other versions' pins may be beside ours.
+    strangers: bool,
 }
 
 impl fmt::Debug for EbpfBackend {
@@ -105,6 +108,7 @@ impl EbpfBackend {
             maps,
             table: None,
             attached: BTreeSet::new(),
+            strangers: true,
         };
         if filled {
             open.attach()?;
@@ -183,13 +187,33 @@ impl Open {
             self.attached.insert(name);
         }
         info!(cgroup = %self.cgroup.path.display(), "Attached eBPF programs");
+        self.strangers = true;
+        self.discard_strangers();
         Ok(())
+    }
+
+    /// Not before ours are attached, or sockets would find a gap.
+    fn discard_strangers(&mut self) {
+        if !self.strangers || self.attached.len() < PROGRAMS.len() {
+            return;
+        }
+        let discarded = self.pins.discard_strangers();
+        self.strangers = discarded.is_err();
+        if let Err(error) = &discarded {
+            let error: &(dyn StdError + 'static) = error;
+            warn!(
+                error,
+                "Cannot remove what another version has pinned, trying again"
+            );
+        }
     }
 
     fn read_back(&mut self) -> Result<Rendered, Error> {
         self.table = None;
         let table = self.maps.dump()?;
         self.attached = links::attached(&self.pins, &self.cgroup, &mut self.object)?;
+        // Again, where that has failed.
+        self.discard_strangers();
         let rendered = table.rendered(self.attached.clone());
         self.table = Some(table);
         Ok(rendered)

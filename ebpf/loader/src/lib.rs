@@ -8,7 +8,8 @@
 //! `links/`. A new process adopts the maps, loads its own programs against them and
 //! swaps them into the pinned links, so no socket ever finds a gap. Links are made or
 //! taken over only when the maps they lead to have been filled. Nothing is detached
-//! when the process ends; only [`remove_all`] does that.
+//! when the process ends; only [`remove_all`] does that. What another version has left goes
+//! once this one's programs are attached, beside the directory when the caller says so.
 //!
 //! It deliberately knows nothing of Kubernetes, does not decide when to write, and
 //! spawns no task: the caller runs [`EbpfLogs::run`] where it wants to.
@@ -24,6 +25,7 @@ mod look;
 mod maps;
 mod object;
 mod pins;
+mod removal;
 mod render;
 mod sys;
 mod table;
@@ -32,5 +34,5 @@ pub use backend::{EbpfBackend, Options, ProgramStats};
 pub use error::Error;
 pub use logs::EbpfLogs;
 pub use look::{look, wanted};
-pub use pins::remove_all;
+pub use removal::{remove_all, remove_other_versions};
 pub use render::{Rendered, Unsupported, UnsupportedReason, unsupported};

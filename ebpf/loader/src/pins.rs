@@ -1,5 +1,6 @@
 //! The directory of pins: `maps/`, `links/`, and the lock that makes it ours.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -10,13 +11,13 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use seaway_ebpf_abi as abi;
 use seaway_ebpf_abi::{FrontendKey, ReverseKey, Service, Slot, SlotKey, Virtual};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::Error;
 use crate::bpffs;
 use crate::error::file;
 use crate::maps::failed;
-use crate::sys;
+use crate::removal;
 
 /// Removal of an empty directory and its creation by another process can cross; a
 /// second round sees the outcome.
@@ -114,13 +115,27 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes all pins, links first: without them no program runs any more.
+    /// Removes links and maps whose names this version does not have, links first: another
+    /// one's, whose work ours do by now. All are tried, and the first failure is returned.
+    pub(crate) fn discard_strangers(&self) -> Result<(), Error> {
+        let is_map = |name: &str| MAPS.iter().any(|spec| spec.name == name);
+        let is_link = |name: &str| abi::PROGRAMS.contains(&name);
+        let links = strangers(&self.links(), is_link)?;
+        let maps = strangers(&self.maps(), is_map)?;
+        let detached = removal::detach(&links);
+        let unpin = |path: &PathBuf| {
+            info!(path = %path.display(), "Removing a pin of another version");
+            removal::unpin(path)
+        };
+        detached.and(removal::try_all(links.iter().chain(&maps).map(unpin)))
+    }
+
+    /// Removes all pins, links first: without them no program runs any more. Another version
+    /// may have more than links and maps.
     pub(crate) fn remove(self) -> Result<(), Error> {
-        detach(&self.links())?;
-        for dir in [self.links(), self.maps()] {
-            clear(&dir)?;
-        }
-        fs::remove_dir(&self.dir).map_err(file("remove", &self.dir))?;
+        removal::detach(&list(&self.links())?)?;
+        removal::clear(&self.links())?;
+        removal::clear(&self.dir)?;
         // The directory above is ours when it has our name; others may use it, too.
         match self.dir.parent() {
             Some(parent) if parent.file_name().is_some_and(|name| name == "seaway") => {
@@ -136,28 +151,6 @@ impl Pins {
     }
 }
 
-/// Removes everything that was pinned under `dir`, whichever process made it; tells
-/// whether there was anything.
-///
-/// Needs no programs, so it works where they cannot be loaded. It is no error when
-/// nothing is there.
-///
-/// # Errors
-///
-/// [`Error::Locked`] while another process uses the directory; [`Error::File`] for
-/// what the file system refuses. What was removed before stays removed.
-pub fn remove_all(dir: &Path) -> Result<bool, Error> {
-    // Not to be allowed to look is not the same as absent.
-    let exists = dir.try_exists().map_err(file("look for", dir))?;
-    if !exists || !bpffs::is_bpffs(dir)? {
-        return Ok(false);
-    }
-    match Pins::lock(dir)? {
-        Some(pins) => pins.remove().map(|()| true),
-        None => Ok(false),
-    }
-}
-
 fn create(dir: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
@@ -166,31 +159,19 @@ fn create(dir: &Path) -> Result<(), Error> {
         .map_err(file("create", dir))
 }
 
-/// Takes all links off their cgroups, so that nothing runs any more when this returns.
-fn detach(dir: &Path) -> Result<(), Error> {
-    for path in list(dir)? {
-        let link = sys::obj_get(&path).map_err(file("open", &path))?;
-        // Something else may be pinned here; it is only unpinned.
-        if sys::cgroup_link_info(&link).ok().flatten().is_some() {
-            sys::link_detach(&link).map_err(file("detach", &path))?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes a directory of pins with what is in it.
-fn clear(dir: &Path) -> Result<(), Error> {
-    for path in list(dir)? {
-        fs::remove_file(&path).map_err(file("unpin", &path))?;
-    }
-    match fs::remove_dir(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(file("remove", dir)(error)),
-        _ => Ok(()),
-    }
+/// Those of a directory's pins whose names are not known.
+fn strangers(dir: &Path, is_known: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
+    let mut all = list(dir)?;
+    let known = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(&is_known)
+    };
+    all.retain(|path| !known(path));
+    Ok(all)
 }
 
 /// What lies in a directory; nothing when it is not there.
-fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.map_err(file("list", dir))?,

@@ -39,10 +39,12 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
                 return Ok(());
             };
             let logs = backend.take_logs();
-            let run_dir = config.run_dir.clone();
+            let (run_dir, dir) = (config.run_dir.clone(), config.bpffs_dir.clone());
             let remove = || remove_leftover_rules(run_dir.clone());
-            let other = remove_other(synced, stop.clone(), remove);
-            tokio::join!(read_logs(logs, stop), sync.run(backend), other);
+            let rules = remove_other(synced.clone(), stop.clone(), remove);
+            let remove = || remove_other_versions(dir.clone());
+            let versions = remove_other(synced, stop.clone(), remove);
+            tokio::join!(read_logs(logs, stop), sync.run(backend), rules, versions);
         }
         ServiceProxy::Iptables => {
             let knobs = Knobs::default();
@@ -120,9 +122,14 @@ fn iptables_config(
 
 /// Loading takes the verifier's time, so it is not done on a runtime thread.
 async fn open_ebpf(options: Options) -> Result<EbpfBackend, BackendError> {
-    let open = move || EbpfBackend::open(&options).map_err(BackendError::from);
-    match spawn_blocking(open).await {
-        Ok(opened) => opened,
+    blocking(move || EbpfBackend::open(&options)).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, seaway_ebpf_loader::Error> + Send + 'static,
+) -> Result<T, BackendError> {
+    match spawn_blocking(work).await {
+        Ok(done) => done.map_err(BackendError::from),
         Err(panicked) => Err(panic_error(panicked)),
     }
 }
@@ -138,8 +145,8 @@ async fn read_logs(logs: Option<EbpfLogs>, stop: CancellationToken) {
     }
 }
 
-/// Removes the other backend's leftovers once this one serves everything, so
-/// that a change of backends has no gap, and no two for one Service afterwards.
+/// Removes what is left of the other backend, or of another version, once this one serves
+/// everything, so that a change has no gap, and no two for one Service afterwards.
 async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
     mut synced: watch::Receiver<bool>,
     stop: CancellationToken,
@@ -151,8 +158,22 @@ async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
             return;
         }
         let mut backoff = Timing::DEFAULT.backoff();
+        let mut told = String::new();
         while let Err(error) = remove().await {
-            warn!(error = %Chain(&error), "Cannot remove what the other backend left, trying again");
+            let error = Chain(&error).to_string();
+            // Another daemon may be there for long.
+            if error == told {
+                debug!(
+                    error,
+                    "Still cannot remove what another backend or version has left"
+                );
+            } else {
+                warn!(
+                    error,
+                    "Cannot remove what another backend or version has left, trying again"
+                );
+            }
+            told = error;
             tokio::time::sleep(backoff.next().unwrap_or(Timing::DEFAULT.retry_max)).await;
         }
     };
@@ -165,6 +186,11 @@ async fn remove_other<F: Future<Output = Result<(), BackendError>>>(
 /// Also where there is no iptables: other eyes may see rules of ours all the same.
 pub(crate) async fn remove_iptables(run_dir: PathBuf) -> Result<bool, BackendError> {
     remove_rules(open_iptables(&run_dir).await?).await
+}
+
+async fn remove_other_versions(dir: PathBuf) -> Result<(), BackendError> {
+    let removed = blocking(move || seaway_ebpf_loader::remove_other_versions(&dir)).await;
+    removed.map(|_any| ())
 }
 
 /// What an earlier choice of backend left. Without iptables it is not looked for.
@@ -199,13 +225,9 @@ async fn remove_rules(mut iptables: Iptables) -> Result<bool, BackendError> {
     iptables.remove_everything().await
 }
 
-/// Removes all BPF objects of ours; tells whether there were any.
+/// Removes all BPF objects of ours, of whichever version; tells whether there were any.
 pub(crate) async fn remove_ebpf(dir: PathBuf) -> Result<bool, BackendError> {
-    let remove = move || seaway_ebpf_loader::remove_all(&dir).map_err(BackendError::from);
-    match spawn_blocking(remove).await {
-        Ok(removed) => removed,
-        Err(panicked) => Err(panic_error(panicked)),
-    }
+    blocking(move || seaway_ebpf_loader::remove_all(&dir)).await
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The daemon's own loop answers what is about the kernel, between two rounds, so nothing
-//! changes while it looks. Whoever asks changes nothing.
+//! changes while it looks. Whoever asks changes nothing; what an answer finds altered in the
+//! kernel, the daemon repairs after it.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

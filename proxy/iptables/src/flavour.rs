@@ -81,7 +81,7 @@ async fn listed(config: &Config) -> Result<Option<Traces>, CommandError> {
     };
     let look = move || {
         let mut traces = Traces::default();
-        let listed = listing::each_chain(&mut kernel, |chain| traces.chain(chain));
+        let listed = listing::each_chain(&mut kernel, |table, chain| traces.chain(table, chain));
         listed.ok().map(|()| traces)
     };
     let looked = spawn_blocking(look).await;
@@ -107,19 +107,27 @@ struct Traces {
     /// Chains of an earlier run.
     ours: bool,
     rules: usize,
+    /// The one that lines are of.
+    table: String,
 }
 
 impl Traces {
     fn take(&mut self, line: &str) {
+        if let Some(table) = line.strip_prefix('*') {
+            table.clone_into(&mut self.table);
+        }
         if let Some(declared) = line.strip_prefix(':') {
-            self.chain(declared.split(' ').next().unwrap_or_default());
+            let table = std::mem::take(&mut self.table);
+            self.chain(&table, declared.split(' ').next().unwrap_or_default());
+            self.table = table;
         }
         self.rules += usize::from(line.starts_with("-A "));
     }
 
-    fn chain(&mut self, chain: &str) {
+    fn chain(&mut self, table: &str, chain: &str) {
         self.hint |= matches!(chain, "KUBE-IPTABLES-HINT" | "KUBE-KUBELET-CANARY");
-        self.ours |= is_ours(chain);
+        // A namesake elsewhere is not ours, and stays.
+        self.ours |= listing::TABLES.contains(&table) && is_ours(chain);
     }
 }
 

@@ -23,9 +23,11 @@ mod clients;
 mod probing;
 mod reading;
 mod removal;
+mod stuck;
 mod writing;
 
 use reading::Trust;
+use stuck::Stuck;
 
 /// Programs Services through iptables, in the network namespace of the thread
 /// that polls its futures.
@@ -38,10 +40,15 @@ pub struct Iptables {
     affinity: bool,
     /// Whether the other flavour may still hold rules of an earlier run.
     check_other: bool,
+    /// Whether it has been told that it does, and cannot be cleared.
+    told_other: bool,
+    /// Whether our rules are not all written, so that those may still be needed.
+    behind: bool,
     conntrack: Conntrack,
     watch: Watch,
     lacking: Lacking,
     trust: Trust,
+    stuck: Stuck,
 }
 
 impl Iptables {
@@ -62,10 +69,13 @@ impl Iptables {
             families: &Family::ALL,
             affinity: true,
             check_other: true,
+            told_other: false,
+            behind: false,
             conntrack: Conntrack::default(),
             watch: Watch::new(flavour, &Family::ALL),
             lacking: Lacking::default(),
             trust: Trust::default(),
+            stuck: Stuck::default(),
         };
         if !new.has_ipv6().await {
             new.families = &[Family::V4];
@@ -171,8 +181,10 @@ impl Backend for Iptables {
     }
 
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
+        self.destroy_stuck().await;
         let mut have = self.read_all(false).await?;
         self.check_listing(&mut have).await;
+        self.stuck.leave_out(&mut have);
         Ok(have)
     }
 
@@ -181,14 +193,18 @@ impl Backend for Iptables {
     }
 
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
+        self.stuck.want(want);
         let created = self.create_sets(have, want).await;
         created.map_err(|e| failure("create sets of clients", e))?;
+        self.replace_sets(have, want).await;
         let localhost = want.v4.filter.chains.contains_key(LOCALHOST);
         if !localhost {
             // Before the rules go that keep strangers from the loopback addresses.
             self.close_localhost()?;
         }
+        self.behind = true;
         self.write_and_tell(have, want).await?;
+        self.behind = false;
         if localhost {
             Localhost::new(&self.config.run_dir).open();
         }
@@ -197,8 +213,10 @@ impl Backend for Iptables {
             cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
             self.check_other = false;
         }
-        let destroyed = self.destroy_sets(have, want).await;
-        destroyed.map_err(|e| failure("destroy sets of clients", e))
+        if let Err(error) = self.destroy_sets(have, want).await {
+            warn!(%error, "Cannot destroy sets of clients, trying again now and then");
+        }
+        Ok(())
     }
 
     async fn attend(&mut self) {
@@ -221,6 +239,7 @@ impl Backend for Iptables {
 
     async fn settle(&mut self, desired: &DesiredState) -> Vec<Settled> {
         self.look_for_lacking().await;
+        self.clear_other_at_last().await;
         self.conntrack.settle(self.families, desired).await
     }
 

@@ -22,7 +22,7 @@ pub(crate) use wire::Kernel;
 use wire::Rule;
 
 /// Tables that have rules of ours.
-const TABLES: [&str; 2] = ["nat", "filter"];
+pub(crate) const TABLES: [&str; 2] = ["nat", "filter"];
 /// All tables of iptables.
 const ALL_TABLES: [&str; 5] = ["nat", "filter", "mangle", "raw", "security"];
 
@@ -117,13 +117,16 @@ impl Reading {
     }
 }
 
-/// Hands over the names of all chains that iptables shows.
+/// Hands over the names of all chains that iptables shows, each behind its table's.
 pub(crate) fn each_chain(
     kernel: &mut Kernel,
-    mut take: impl FnMut(&str),
+    mut take: impl FnMut(&str, &str),
 ) -> Result<(), NetlinkError> {
     for table in ALL_TABLES {
-        kernel.chains(table)?.iter().for_each(|chain| take(chain));
+        let chains = kernel.chains(table)?;
+        for chain in &chains {
+            take(table, chain);
+        }
     }
     Ok(())
 }

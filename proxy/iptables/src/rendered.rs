@@ -10,15 +10,17 @@ use crate::sets::Sets;
 
 mod body;
 mod phrases;
+mod strangers;
 mod transaction;
 
 pub(crate) use body::Body;
+pub(crate) use strangers::{Stranger, deletion};
 
 /// Longest chain name: `XT_EXTENSION_MAXNAMELEN` (29, with the final zero) of
 /// the kernel's `include/uapi/linux/netfilter/x_tables.h`.
 pub(crate) const CHAIN_NAME_MAX: usize = 28;
 
-/// How the names of all our chains begin.
+/// How the names of all our chains and sets begin.
 pub(crate) const PREFIX: &str = "SEAWAY-";
 /// Entry chain of nat and filter.
 pub(crate) const SERVICES: &str = "SEAWAY-SERVICES";
@@ -78,25 +80,10 @@ const OWN_PREFIXES: [&str; 6] = [
 /// Inner nodes of trees, which lead to each other and to those.
 const TREE_PREFIXES: [&str; 4] = [NET_PREFIX, PORT_PREFIX, HEALTH_PREFIX, HAIRPIN_PREFIX];
 
-/// Whether a chain belongs to this backend. Other parts of Seaway have chains
-/// that begin with `SEAWAY-`, too.
+/// Whether a chain belongs to this backend: by its beginning, so that what another version
+/// has made under names of its own goes as well. No other part of Seaway has chains in iptables.
 pub(crate) fn is_ours(chain: &str) -> bool {
-    const NAMES: [&str; 12] = [
-        SERVICES,
-        ADDRESSES,
-        NODE_PORTS,
-        PORTS,
-        POSTROUTING,
-        HAIRPIN,
-        MARK_OUTSIDE,
-        MASQUERADE,
-        FORWARD,
-        HEALTH,
-        INVALID,
-        LOCALHOST,
-    ];
-    let mut prefixes = OWN_PREFIXES.iter().chain(&TREE_PREFIXES);
-    NAMES.contains(&chain) || prefixes.any(|prefix| chain.starts_with(prefix))
+    chain.starts_with(PREFIX)
 }
 
 /// Our part of one table.

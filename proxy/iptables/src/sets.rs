@@ -5,15 +5,18 @@
 //! new connection begins it anew. A list of `xt_recent` would do the same for
 //! 100 clients, which is a limit of the module that no rule can lift.
 //!
-//! The timeout is a part of the name, so a set never has to change.
+//! The timeout is a part of the name, so a set never has to change, unless somebody
+//! else has changed it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use seaway_proxy_core::desired::{Family, Protocol, ServicePort, ServicePortName};
 use sha2::{Digest, Sha256};
+
+use crate::rendered::PREFIX;
 
 /// Most clients of one endpoint. Each takes some 50 bytes of kernel memory.
 const CLIENTS_MAX: usize = 1 << 20;
@@ -62,6 +65,15 @@ fn prefix(family: Family) -> &'static str {
     }
 }
 
+/// Whether a set is to be kept or removed with this family's. One that another version has
+/// made under a name of its own goes with IPv4's, which every node has.
+fn is_of(family: Family, name: &str) -> bool {
+    match family {
+        Family::V4 => name.starts_with(PREFIX) && !is_of(Family::V6, name),
+        Family::V6 => name.starts_with(prefix(Family::V6)),
+    }
+}
+
 /// The set, and behind its last dash what is unique in it: 64 bits of a hash.
 pub(crate) fn name(
     family: Family,
@@ -83,9 +95,7 @@ pub(crate) fn name(
 pub(crate) fn parse(dump: &str, family: Family) -> Sets {
     let ours = |line: &str| {
         let mut words = line.strip_prefix("create ")?.split(' ');
-        let name = words
-            .next()
-            .filter(|name| name.starts_with(prefix(family)))?;
+        let name = words.next().filter(|name| is_of(family, name))?;
         let timeout = words.skip_while(|word| *word != "timeout").nth(1);
         // One without a timeout is damaged, and looks like no set that is wanted.
         let timeout = timeout.and_then(|seconds| seconds.parse().ok());
@@ -94,8 +104,68 @@ pub(crate) fn parse(dump: &str, family: Family) -> Sets {
     dump.lines().filter_map(ours).collect()
 }
 
+/// Names of all sets in such an output.
+pub(crate) fn names(dump: &str) -> BTreeSet<&str> {
+    let creations = dump.lines().filter_map(|line| line.strip_prefix("create "));
+    creations
+        .filter_map(|line| line.split(' ').next())
+        .collect()
+}
+
+/// Whether another version has made it, under a name of its own.
+pub(crate) fn is_stranger(name: &str) -> bool {
+    !Family::ALL
+        .iter()
+        .any(|&family| name.starts_with(prefix(family)))
+}
+
 /// Input of `ipset restore` that creates what is missing.
 pub(crate) fn creation(have: &Sets, want: &Sets, family: Family) -> String {
+    let missing = want.iter().filter(|(name, _)| !have.contains_key(*name));
+    let kind = kind(want, family);
+    missing.fold(String::new(), |mut text, (name, timeout)| {
+        writeln!(text, "create {name} {kind} timeout {timeout}")
+            .expect("writing to a String cannot fail");
+        text
+    })
+}
+
+/// A new set that takes the place of an old one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Replacement {
+    pub(crate) name: String,
+    /// What was found, and what is wanted.
+    pub(crate) timeouts: [u64; 2],
+    /// What the new one is called until then, and the old one after it. Ours by its prefix, so
+    /// what a crash leaves of it is found and destroyed.
+    pub(crate) spare: String,
+    /// Input of `ipset restore`.
+    pub(crate) script: String,
+}
+
+/// For each set that somebody else has given another timeout.
+///
+/// Rules look into it, so it cannot be destroyed itself. Who is in it is forgotten with it,
+/// since nobody knows for how long they were to be remembered.
+pub(crate) fn replacements(have: &Sets, want: &Sets, family: Family) -> Vec<Replacement> {
+    let kind = kind(want, family);
+    let replace = |(name, timeout): (&String, &u64)| {
+        let found = have.get(name).filter(|found| *found != timeout)?;
+        let spare = name.replacen(prefix(family), &format!("{}x", prefix(family)), 1);
+        let create = format!("create {spare} {kind} timeout {timeout}");
+        let script = format!("{create}\nswap {spare} {name}\ndestroy {spare}\n");
+        Some(Replacement {
+            name: name.clone(),
+            timeouts: [*found, *timeout],
+            spare,
+            script,
+        })
+    };
+    want.iter().filter_map(replace).collect()
+}
+
+/// What a set is made of, but for its timeout.
+fn kind(want: &Sets, family: Family) -> String {
     let inet = match family {
         Family::V4 => "inet",
         Family::V6 => "inet6",
@@ -103,13 +173,7 @@ pub(crate) fn creation(have: &Sets, want: &Sets, family: Family) -> String {
     let mut sizes = BUCKETS.iter();
     let size = sizes.find(|(sets, _)| want.len() <= *sets);
     let buckets = size.map_or(64, |(_, buckets)| *buckets);
-    let missing = want.iter().filter(|(name, _)| !have.contains_key(*name));
-    missing.fold(String::new(), |mut text, (name, timeout)| {
-        let kind = format_args!("hash:ip family {inet} hashsize {buckets} maxelem {CLIENTS_MAX}");
-        writeln!(text, "create {name} {kind} timeout {timeout}")
-            .expect("writing to a String cannot fail");
-        text
-    })
+    format!("hash:ip family {inet} hashsize {buckets} maxelem {CLIENTS_MAX}")
 }
 
 /// Names of sets that are no longer wanted.

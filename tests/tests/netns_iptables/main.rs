@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod affinity;
+mod associations;
+mod dual;
 mod flows;
 mod guards;
 mod node;
@@ -13,5 +15,7 @@ mod reports_flows;
 mod reports_tcp;
 mod rules;
 mod sctp;
+mod sets;
+mod strangers;
 mod traffic;
 mod udp;

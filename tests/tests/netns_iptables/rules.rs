@@ -13,7 +13,7 @@ use crate::node::{Node, VIP, block_on, config, each_flavour, in_v6, many, web};
 
 const FOREIGN: &str = r#"*nat
 :DOCKER - [0:0]
-:SEAWAY-FORWARD - [0:0]
+:SEAWAYS - [0:0]
 -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
 -A DOCKER -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80
 -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE

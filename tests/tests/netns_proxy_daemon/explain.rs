@@ -23,11 +23,21 @@ fn told(mut command: Command) -> (i32, String, String) {
     (code, text(&output.stdout), text(&output.stderr))
 }
 
-fn explain(node: &Node, mode: &str, words: &[&str]) -> (i32, String, String) {
+pub(crate) fn explain(node: &Node, mode: &str, words: &[&str]) -> (i32, String, String) {
+    explain_beside(node, mode, &FLAGS, words)
+}
+
+/// With these flags of the daemon's, for where there is none.
+pub(crate) fn explain_beside(
+    node: &Node,
+    mode: &str,
+    flags: &[&str],
+    words: &[&str],
+) -> (i32, String, String) {
     let mut command = node.command("explain");
     command.arg("--kubeconfig").arg(node.path("kubeconfig"));
     command.args(["--node-name", "a", "--service-proxy", mode]);
-    command.args(FLAGS).args(words);
+    command.args(flags).args(words);
     told(command)
 }
 
@@ -37,7 +47,7 @@ fn as_json(node: &Node, mode: &str, address: &str) -> (i32, Value) {
     (code, value)
 }
 
-fn status(node: &Node) -> (i32, String, Value) {
+pub(crate) fn status(node: &Node) -> (i32, String, Value) {
     let (code, text, _) = told(node.command("status"));
     let mut command = node.command("status");
     command.args(["--output", "json"]);
@@ -61,7 +71,7 @@ fn filled(node: &Node) -> FakeApi {
 }
 
 #[track_caller]
-fn check(text: &str, parts: &[&str]) {
+pub(crate) fn check(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part} is not in {text}");
     }

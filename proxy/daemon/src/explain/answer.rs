@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(super) explanation: Explanation,
     pub(super) kernel: Kernel,
     /// Whether the kernel does what it should.
-    pub(super) agree: bool,
+    pub(crate) agree: bool,
 }
 
 /// What a kernel holds.

@@ -16,9 +16,9 @@ async fn asked(bench: &Bench, target: &str) -> Result<Report, String> {
     answer.await.expect("the loop runs")
 }
 
-/// One Service with one endpoint, on a fake kernel.
-fn served(faults: u64) -> Bench {
-    let bench = Bench::new(faults, PATIENCE);
+/// One Service with one endpoint, on a fake kernel that is read back so often.
+fn served(faults: u64, read_back: Duration) -> Bench {
+    let bench = Bench::new(faults, read_back);
     let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
@@ -29,7 +29,7 @@ fn served(faults: u64) -> Bench {
 
 #[tokio::test]
 async fn the_loop_answers_with_what_is_known_and_what_is_there() {
-    let mut bench = served(0);
+    let mut bench = served(0, PATIENCE);
     bench.synced().await;
     let report = asked(&bench, "10.96.0.1:80").await.unwrap();
     assert!(report.agree && report.daemon);
@@ -60,8 +60,24 @@ async fn the_loop_answers_with_what_is_known_and_what_is_there() {
 }
 
 #[tokio::test]
+async fn what_an_answer_finds_altered_is_repaired_after_it_and_counted() {
+    // Longer than the test: without the question nothing is read back.
+    let mut bench = served(0, Duration::from_hours(1));
+    bench.synced().await;
+    bench.glass.fake.lock().await.remove_all().await.unwrap();
+    assert!(!asked(&bench, "10.96.0.1:80").await.unwrap().agree);
+    bench
+        .expect("10.96.0.1:80/TCP -> 10.244.0.5:8080 (default/web)\n")
+        .await;
+    // An answer comes between two rounds, so the repair's word is there.
+    assert!(asked(&bench, "10.96.0.1:80").await.unwrap().agree);
+    assert_eq!(bench.bell.drift_repaired(), 1);
+    bench.end().await;
+}
+
+#[tokio::test]
 async fn a_kernel_that_cannot_be_read_is_no_agreement() {
-    let bench = served(100);
+    let bench = served(100, PATIENCE);
     let error = asked(&bench, "10.96.0.1:80").await.unwrap_err();
     assert!(error.contains("read back"), "{error}");
     let said = bench.bell.said();

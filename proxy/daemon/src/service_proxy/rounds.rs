@@ -184,6 +184,13 @@ impl<R> Rounds<R> {
         }
     }
 
+    /// The kernel is not as it should be, which after a failure is no wonder.
+    pub(super) fn differs(&mut self) {
+        if self.failures == 0 {
+            self.disturbed();
+        }
+    }
+
     /// Whether such a look is due.
     pub(super) fn is_disturbed(&self) -> bool {
         self.looks.due
@@ -288,6 +295,17 @@ mod tests {
         rounds.took(Some(false), Duration::from_millis(10), true);
         rounds.succeeded();
         assert!(pause(&mut rounds) <= 2);
+    }
+
+    #[tokio::test]
+    async fn what_a_failure_has_left_undone_is_not_somebody_elses_change() {
+        let mut rounds = rounds();
+        rounds.failed(Retry::Backoff);
+        rounds.differs();
+        assert!(!rounds.is_disturbed());
+        rounds.succeeded();
+        rounds.differs();
+        assert!(rounds.is_disturbed());
     }
 
     #[tokio::test]

@@ -74,8 +74,11 @@ impl SyncLoop {
                 Err(retry) => rounds.failed(retry),
             }
             loop {
-                if let Some(question) = asked.take() {
-                    self.answer(question, &mut backend, &rounds).await;
+                if let Some(question) = asked.take()
+                    && self.answer(question, &mut backend, &rounds).await
+                {
+                    // Of some things nothing but such a question tells, as of a set.
+                    rounds.differs();
                 }
                 match self.wait(&mut progress, &rounds, &mut backend).await {
                     Wake::Stop => return,
@@ -95,13 +98,14 @@ impl SyncLoop {
         }
     }
 
-    /// Says what an address is; nothing changes meanwhile.
+    /// Says what an address is; nothing changes meanwhile. Tells whether the kernel is not as
+    /// it should be.
     async fn answer<B: Backend>(
         &self,
         question: Question,
         backend: &mut B,
         rounds: &Rounds<B::Rendered>,
-    ) {
+    ) -> bool {
         let (target, from) = (question.target, question.from);
         let desired = rounds.compiler.desired();
         let own = self.feed.node();
@@ -121,7 +125,9 @@ impl SyncLoop {
                 };
                 explain::report(&facts, kernel, target, from, true)
             });
+        let differs = report.as_ref().is_ok_and(|report| !report.agree);
         question.answer(report);
+        differs
     }
 
     /// Until everything is there that the first round should know.

@@ -1,7 +1,7 @@
 //! Takes everything of ours away.
 
 use seaway_proxy_core::backend::{Backend as _, BackendError, Retry};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
@@ -24,6 +24,25 @@ impl Iptables {
             Err(error) => {
                 debug!(%flavour, %error, "No leftovers, this flavour does not work here");
                 Ok(false)
+            }
+        }
+    }
+
+    /// Where nothing has been written since the start, or the other flavour could not be
+    /// cleared after it.
+    pub(super) async fn clear_other_at_last(&mut self) {
+        if !self.check_other || self.behind {
+            return;
+        }
+        match self.clear_other().await {
+            Ok(_any) => self.check_other = false,
+            Err(error) => {
+                if std::mem::replace(&mut self.told_other, true) {
+                    debug!(%error, "Still cannot remove leftover rules of the other flavour");
+                } else {
+                    warn!(%error, "Cannot remove leftover rules of the other flavour, trying again");
+                }
+                self.watch.alarm();
             }
         }
     }

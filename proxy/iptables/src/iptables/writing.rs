@@ -1,16 +1,21 @@
 //! Makes the kernel hold something else.
 
+use std::collections::BTreeSet;
+
 use seaway_proxy_core::backend::BackendError;
 use seaway_proxy_core::desired::Family;
-use tracing::{debug, error};
+use tracing::{debug, error, info, warn};
 
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
-use crate::rendered::{Rendered, Table, Tables};
+use crate::rendered::{Rendered, Stranger, Table, Tables, deletion};
 
 /// Lines of a failed transaction that are logged as an error.
 const TRANSACTION_LINES: usize = 10;
+
+/// Names of removed chains that are logged.
+const NAMES: usize = 20;
 
 /// So many chains more or less are a large write.
 const LARGE: usize = 500;
@@ -29,6 +34,7 @@ impl Iptables {
         });
         self.watch.before_write(large);
         let written = self.write(self.flavour, have, want).await;
+        self.stuck.chains.extend(written.stuck);
         let known = written.failed.is_none();
         let grown = known.then(|| grown(self.families, have, want));
         self.watch
@@ -58,9 +64,9 @@ impl Iptables {
         let mut done = Written::default();
         for &family in self.families {
             let (have, want) = (have.family(family), want.family(family));
-            let count = &mut done.transactions;
-            let written = self.write_family(flavour, family, have, want, count);
-            if let Err(error) = written.await {
+            let written = self.write_family(flavour, family, have, want, &mut done);
+            let written = written.await;
+            if let Err(error) = written {
                 let only_in = done.failed.is_none().then_some(family);
                 let error = done.failed.map_or(error, |first| first.error);
                 done.failed = Some(WriteError { only_in, error });
@@ -69,24 +75,90 @@ impl Iptables {
         done
     }
 
-    pub(super) async fn write_family(
+    async fn write_family(
         &self,
         flavour: Flavour,
         family: Family,
         have: &Tables,
         want: &Tables,
-        count: &mut u32,
+        done: &mut Written,
     ) -> Result<(), CommandError> {
         for transaction in have.transactions_to(want, rules_at_once(flavour)) {
             let transaction = transaction.to_string();
             self.restore(flavour, family, &transaction).await?;
             let commits = transaction.lines().filter(|line| *line == "COMMIT");
-            *count += u32::try_from(commits.count()).unwrap_or(u32::MAX);
+            done.transactions += u32::try_from(commits.count()).unwrap_or(u32::MAX);
         }
+        self.delete_strangers(flavour, family, &have.strangers(), done)
+            .await;
         Ok(())
     }
 
-    pub(super) async fn restore(
+    /// They have no rules any more, so one that cannot be deleted harms nobody: something may
+    /// lead to it that only nft can show.
+    async fn delete_strangers(
+        &self,
+        flavour: Flavour,
+        family: Family,
+        strangers: &[Stranger],
+        done: &mut Written,
+    ) {
+        let mut gone: Vec<&Stranger> = Vec::new();
+        let tables = strangers.chunk_by(|one, next| one.table == next.table);
+        for of_table in tables.collect::<Vec<_>>() {
+            let all = self.delete(flavour, family, of_table, done).await;
+            if all.is_ok() {
+                gone.extend(of_table);
+                continue;
+            }
+            for one in of_table.chunks(1) {
+                let Err(error) = self.delete(flavour, family, one, done).await else {
+                    gone.extend(one);
+                    continue;
+                };
+                let chain = &one[0].chain;
+                warn!(%flavour, %family, chain, %error, "Cannot delete a chain of another version, it stays without rules");
+                done.stuck.insert((family, one[0].clone()));
+            }
+        }
+        if !gone.is_empty() {
+            let names: Vec<_> = gone.iter().map(|gone| gone.chain.as_str()).collect();
+            let first = command::first_lines(&names.join("\n"), NAMES, " ");
+            info!(%flavour, %family, chains = names.len(), first, "Removed chains of another version");
+        }
+    }
+
+    async fn delete(
+        &self,
+        flavour: Flavour,
+        family: Family,
+        of_table: &[Stranger],
+        done: &mut Written,
+    ) -> Result<(), CommandError> {
+        let table = of_table.first().map_or("nat", |first| first.table);
+        let transaction = deletion(table, of_table);
+        self.try_restore(flavour, family, &transaction).await?;
+        done.transactions += 1;
+        Ok(())
+    }
+
+    async fn restore(
+        &self,
+        flavour: Flavour,
+        family: Family,
+        transaction: &str,
+    ) -> Result<(), CommandError> {
+        let result = self.try_restore(flavour, family, transaction).await;
+        if result.is_err() {
+            // Restore names a line number at best, so the lines are needed.
+            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
+            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
+            debug!(%flavour, %family, transaction, "Failed transaction");
+        }
+        result
+    }
+
+    async fn try_restore(
         &self,
         flavour: Flavour,
         family: Family,
@@ -96,14 +168,8 @@ impl Iptables {
         // The lock's wait ends well before our own patience does.
         let wait = format!("--wait={}", (self.config.timeout.as_secs() / 4).max(1));
         let args = ["--noflush", wait.as_str()];
-        let result = command::run(program, &args, transaction, self.config.timeout).await;
-        if result.is_err() {
-            // Restore names a line number at best, so the lines are needed.
-            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
-            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
-            debug!(%flavour, %family, transaction, "Failed transaction");
-        }
-        result.map(|_| ())
+        let run = command::run(program, &args, transaction, self.config.timeout);
+        run.await.map(|_| ())
     }
 }
 
@@ -122,6 +188,8 @@ fn rules_at_once(flavour: Flavour) -> usize {
 pub(super) struct Written {
     /// One for each table that something was written to, also before a failure.
     transactions: u32,
+    /// Chains that could not be deleted.
+    stuck: BTreeSet<(Family, Stranger)>,
     pub(super) failed: Option<WriteError>,
 }
 

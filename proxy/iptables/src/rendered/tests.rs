@@ -205,6 +205,7 @@ fn knows_its_own() {
         "SEAWAY-SVC-0",
         "SEAWAY-NET-0A",
         "SEAWAY-HAIR-0",
+        "SEAWAY-OF-ANOTHER-VERSION",
     ] {
         assert!(is_ours(ours), "{ours}");
     }
@@ -212,7 +213,7 @@ fn knows_its_own() {
         "PREROUTING",
         "KUBE-SERVICES",
         "SEAWAY",
-        "SEAWAY-FORWARD",
+        "SEAWAYS-SERVICES",
         "seaway-svc-0",
     ] {
         assert!(!is_ours(foreign), "{foreign}");

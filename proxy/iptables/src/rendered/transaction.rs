@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
+use super::strangers::is_stranger;
 use super::{Body, MARK_OUTSIDE, OWN_PREFIXES, TREE_PREFIXES, Table, Tables};
 
 impl Tables {
@@ -15,6 +16,7 @@ impl Tables {
     /// In the last one, filter comes first, so that a Service which loses its last
     /// endpoint is refused from the moment it is no longer translated: the packet
     /// would leave by the default route otherwise.
+    /// Chains of [strangers](Self::strangers) are only emptied.
     pub(crate) fn transactions_to<'a>(
         &'a self,
         want: &'a Self,
@@ -194,7 +196,8 @@ impl fmt::Display for Changes<'_> {
             }
         }
         f.write_str(&self.jumps)?;
-        for chain in &self.gone {
+        // One of another version may be held by what we do not know, which must not hold us.
+        for chain in self.gone.iter().filter(|chain| !is_stranger(chain)) {
             writeln!(f, "-X {chain}")?;
         }
         Ok(())

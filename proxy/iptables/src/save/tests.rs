@@ -9,14 +9,14 @@ COMMIT
 *nat
 :PREROUTING ACCEPT [12:3456]
 :DOCKER - [0:0]
-:SEAWAY-FORWARD - [0:0]
+:SEAWAYS - [0:0]
 :SEAWAY-SERVICES - [0:0]
 :SEAWAY-SVC-0123456789abcdef - [0:0]
 -A PREROUTING -m comment --comment "to -j SEAWAY-SERVICES" -j DOCKER
 -A PREROUTING -m comment --comment "seaway services" -j SEAWAY-SERVICES
 -A DOCKER -i docker0 -j RETURN
 -A DOCKER -m comment --comment "somebody's shortcut" -g SEAWAY-SVC-0123456789abcdef
--A SEAWAY-FORWARD -j ACCEPT
+-A SEAWAYS -j ACCEPT
 -A SEAWAY-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "a/b" -m tcp --dport 80 -g SEAWAY-SVC-0123456789abcdef
 -A SEAWAY-SVC-0123456789abcdef -p tcp -j DNAT --to-destination 10.0.0.1:80
 COMMIT
@@ -36,6 +36,24 @@ fn finds_ours_and_nothing_else() {
 -A SEAWAY-SVC-0123456789abcdef -p tcp -j DNAT --to-destination 10.0.0.1:80
 "#;
     assert_eq!(rendered.to_string(), expected);
+}
+
+#[test]
+fn chains_of_another_version_and_the_ways_there_are_found() {
+    let dump = "*nat
+:PREROUTING ACCEPT [0:0]
+:SEAWAY-OLD - [0:0]
+-A PREROUTING -m length --length 20:65535 -j SEAWAY-OLD
+-A SEAWAY-OLD -p tcp -j DNAT --to-destination 10.0.0.1:80
+COMMIT
+";
+    let expected = "*filter
+*nat
+-I PREROUTING -m length --length 20:65535 -j SEAWAY-OLD
+:SEAWAY-OLD
+-A SEAWAY-OLD -p tcp -j DNAT --to-destination 10.0.0.1:80
+";
+    assert_eq!(parse(dump).unwrap().to_string(), expected);
 }
 
 #[test]
