@@ -7,15 +7,16 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, ServiceBuilder};
 
+mod patience;
 mod token;
 
+use patience::Patience;
 use token::TokenFile;
 
 /// A watch may be silent for minutes. When this node's own address has changed, nothing will
@@ -28,14 +29,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 const UNANSWERED: u32 = 3;
 /// The same for what was sent and is not acknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(14);
-
-/// A server that is busy or about to be there (429, 503, 504) is asked again after about so long,
-const RETRY_SOON: Duration = Duration::from_millis(100);
-/// at most so long,
-const RETRY_LATE: Duration = Duration::from_secs(1);
-/// and so often. Then whoever asks shall know: kube would keep it to itself for minutes, and
-/// pause for minutes at last, while the server may be back.
-const RETRIES: u32 = 3;
 
 /// A client as [`Client::try_from`] makes it, except that dead connections are noticed within
 /// seconds, that a busy server is told to the caller after seconds, that a new token in its file
@@ -65,7 +58,7 @@ pub fn api_client(mut config: Config) -> Result<Client, kube::Error> {
     https.set_read_timeout(config.read_timeout);
     https.set_write_timeout(config.write_timeout);
     let http = HttpClient::builder(TokioExecutor::new()).build::<_, Body>(https);
-    let retry = || RetryLayer::new(retry_policy());
+    let retry = || RetryLayer::new(Patience::new());
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(retry))
@@ -75,11 +68,6 @@ pub fn api_client(mut config: Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace))
-}
-
-fn retry_policy() -> RetryPolicy {
-    RetryPolicy::new(RETRY_SOON, RETRY_LATE, RETRIES, false)
-        .expect("the pauses are constant, and the first is the shorter one")
 }
 
 fn connector() -> HttpConnector {

@@ -28,7 +28,7 @@ const LATE: (&str, &str) = ("late", "10.96.0.5");
 
 /// However long nobody answered, ten seconds is the longest pause; the rest is for the list, the
 /// round, and a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(30);
 /// The longest pause of any of the three watches, and some more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
@@ -245,6 +245,7 @@ fn an_api_server_that_refuses_is_told_and_followed_when_it_does_no_more() {
         ("401 Unauthorized", "Unauthorized"),
         // What stands before a server that is away or about to be there says this one.
         ("503 Service Unavailable", "ServiceUnavailable"),
+        ("429 Too Many Requests", "TooManyRequests"),
         ("403 Forbidden", "Forbidden"),
         ("500 Internal Server Error", "InternalServerError"),
     ] {

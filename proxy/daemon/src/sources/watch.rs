@@ -1,6 +1,8 @@
 //! A watch that is taken up again for ever, whatever the API server has answered.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
@@ -9,7 +11,7 @@ use futures::stream::{self, BoxStream};
 use kube::core::Status;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -21,9 +23,9 @@ const SHORTEST: Duration = Duration::from_millis(800);
 /// up to this. As much again comes by chance, so that nodes do not ask all at once: however long
 /// the API server was away, it is asked again within 10 s.
 const LONGEST: Duration = Duration::from_secs(5);
-/// After so long without a failure the next one is a first one; longer than a pause and what a
-/// connection may take to fail.
-const CALM: Duration = Duration::from_mins(1);
+/// After so long without a failure the next one is a first one, also where nothing has come
+/// meanwhile; longer than a pause and what a busy server takes for a list that it gives up.
+const CALM: Duration = Duration::from_mins(5);
 /// Who was away for so long may have come back with another history, as from a backup. Of that a
 /// watch that goes on from a version of the old one is told nothing, until the new one has come
 /// as far. The list that is asked for instead is what most servers want by then anyway, since
@@ -38,20 +40,28 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let begin = move || watcher(api.clone(), config.clone()).boxed();
-    let first = (begin(), begin, Outage::default());
-    stream::unfold(first, |(mut watch, begin, mut outage)| async move {
-        let next = watch.next().await?;
-        let anew = match &next {
-            Err(error) if cannot_go_on(error) => true,
-            Err(watcher::Error::WatchStartFailed(_)) => outage.lasts(Instant::now()),
-            _ => false,
-        };
-        if anew {
-            watch = begin();
+    let served = Arc::new(AtomicBool::new(false));
+    let pauses = Pauses::new(served.clone());
+    let first = (begin(), Outage::default());
+    stream::unfold(first, move |(mut watch, mut outage)| {
+        let (begin, served) = (begin.clone(), served.clone());
+        async move {
+            let next = watch.next().await?;
+            // That a list is about to be asked for is no answer yet.
+            let is_served = next
+                .as_ref()
+                .is_ok_and(|event| !matches!(event, Event::Init));
+            served.store(is_served, Ordering::Relaxed);
+            if is_served {
+                outage = Outage::default();
+            }
+            if next.as_ref().is_err_and(|error| outage.wants_all(error)) {
+                watch = begin();
+            }
+            Some((next, (watch, outage)))
         }
-        Some((next, (watch, begin, outage)))
     })
-    .backoff(Pauses::new())
+    .backoff(pauses)
     .boxed()
 }
 
@@ -76,15 +86,38 @@ fn is_of_another_history(status: &Status) -> bool {
     status.code == GONE || causes.any(|cause| cause.reason == AHEAD)
 }
 
+/// Whether a server that remembers what it was has answered, and refused: to whom it grants no
+/// watch or who comes too often. It would not be helped by a list, and its history is the same.
+///
+/// A watch cache that is not ready says 429, too, but as an object with details.
+fn is_there(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) if status.code == 429 => status.details.is_none(),
+        kube::Error::Api(status) => status.code == 403,
+        _ => false,
+    }
+}
+
 /// The first and the last attempt to take a watch up again that failed.
 #[derive(Default)]
 struct Outage(Option<(Instant, Instant)>);
 
 impl Outage {
+    /// Whether everything is to be listed anew after this.
+    fn wants_all(&mut self, error: &watcher::Error) -> bool {
+        match error {
+            error if cannot_go_on(error) => true,
+            watcher::Error::WatchStartFailed(error) if !is_there(error) => {
+                self.lasts(Instant::now())
+            }
+            _ => false,
+        }
+    }
+
     /// Another attempt has failed. Tells whether they have for [`FORGETFUL`], once.
     fn lasts(&mut self, now: Instant) -> bool {
         let since = match self.0 {
-            Some((since, last)) if now.duration_since(last) <= CALM => since,
+            Some((since, last)) if now.duration_since(last) <= FORGETFUL => since,
             _ => now,
         };
         let lasts = now.duration_since(since) > FORGETFUL;
@@ -97,12 +130,17 @@ impl Outage {
 struct Pauses {
     lengths: ExponentialBackoff,
     failed: Option<Instant>,
+    /// Whether what came last shows that the server serves.
+    served: Arc<AtomicBool>,
 }
 
 impl Pauses {
-    fn new() -> Self {
-        let (lengths, failed) = (lengths(), None);
-        Self { lengths, failed }
+    fn new(served: Arc<AtomicBool>) -> Self {
+        Self {
+            lengths: lengths(),
+            failed: None,
+            served,
+        }
     }
 
     fn after_failure(&mut self, now: Instant) -> Option<Duration> {
@@ -132,9 +170,13 @@ impl Iterator for Pauses {
 }
 
 impl Backoff for Pauses {
-    /// Whatever comes is taken for success, and so is that a list is about to be asked for: with
-    /// lists that fail the pause would be the first one for ever. Time tells instead.
-    fn reset(&mut self) {}
+    /// Called for whatever is no failure. That a list is about to be asked for is none, either:
+    /// with lists that fail the pause would be the first one for ever.
+    fn reset(&mut self) {
+        if self.served.load(Ordering::Relaxed) {
+            self.lengths = lengths();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +187,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_ten_seconds_whatever_is_announced_and_begin_anew_when_all_was_well() {
-        let mut pauses = Pauses::new();
+        let served = Arc::new(AtomicBool::new(false));
+        let mut pauses = Pauses::new(served.clone());
         let mut now = Instant::now();
         let mut last = Duration::ZERO;
         for n in 0..500 {
@@ -155,10 +198,14 @@ mod tests {
             let least = (SHORTEST * 2_u32.pow(n.min(10))).min(LONGEST);
             assert!(last >= least && last <= 2 * LONGEST, "{n}: {last:?}");
             // and the connection takes as long as it may.
-            now += last + Duration::from_secs(10);
+            now += last + Duration::from_mins(4);
         }
         assert!(last >= LONGEST);
         now += CALM;
+        assert!(pauses.after_failure(now).unwrap() <= 2 * SHORTEST);
+        assert!(pauses.after_failure(now).unwrap() > SHORTEST);
+        served.store(true, Ordering::Relaxed);
+        pauses.reset();
         assert!(pauses.after_failure(now).unwrap() <= 2 * SHORTEST);
     }
 
@@ -175,6 +222,35 @@ mod tests {
         assert_eq!(told(&mut Outage::default(), 90, 3600), 0);
     }
 
+    fn details(causes: Vec<StatusCause>) -> StatusDetails {
+        StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes,
+            retry_after_seconds: 1,
+        }
+    }
+
+    #[test]
+    fn a_server_that_refuses_is_there_and_one_that_is_not_ready_is_not() {
+        let status = |code, details: bool| {
+            let status = Status::failure("no", "Refused").with_code(code);
+            let details = details.then(|| self::details(Vec::new()));
+            kube::Error::Api(Status { details, ..status }.boxed())
+        };
+        for (code, details, want) in [
+            (403, true, true),
+            (429, false, true),
+            (429, true, false),
+            (503, false, false),
+            (401, false, false),
+        ] {
+            assert_eq!(is_there(&status(code, details)), want, "{code} {details}");
+        }
+    }
+
     #[test]
     fn another_history_is_told_by_its_code_or_by_its_cause() {
         let status = |code, reason: &str| {
@@ -183,14 +259,7 @@ mod tests {
                 message: "Too large resource version".to_owned(),
                 field: String::new(),
             };
-            let details = StatusDetails {
-                name: String::new(),
-                group: String::new(),
-                kind: String::new(),
-                uid: String::new(),
-                causes: vec![cause],
-                retry_after_seconds: 1,
-            };
+            let details = details(vec![cause]);
             let status = Status::failure("no", "Timeout").with_code(code);
             status.with_details(details).boxed()
         };
