@@ -65,6 +65,13 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// Whether the program has said that it cannot, and so may still do something else.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Failed { .. })
+    }
+}
+
+impl CommandError {
     /// Whether it is that a table has something that only nft can show.
     pub(crate) fn is_of_nft_alone(&self) -> bool {
         matches!(

@@ -183,6 +183,8 @@ impl Backend for Iptables {
     async fn read_back(&mut self) -> Result<Rendered, BackendError> {
         self.destroy_stuck().await;
         let mut have = self.read_all(false).await?;
+        // What is read once more brings it back.
+        self.stuck.leave_out(&mut have);
         self.check_listing(&mut have).await;
         self.stuck.leave_out(&mut have);
         Ok(have)
@@ -208,11 +210,8 @@ impl Backend for Iptables {
         if localhost {
             Localhost::new(&self.config.run_dir).open();
         }
-        if self.check_other {
-            let cleared = self.clear_other().await;
-            cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
-            self.check_other = false;
-        }
+        // Rules of the other flavour may look into sets, too.
+        self.clear_other_at_last().await;
         if let Err(error) = self.destroy_sets(have, want).await {
             warn!(%error, "Cannot destroy sets of clients, trying again now and then");
         }

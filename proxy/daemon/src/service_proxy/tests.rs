@@ -147,6 +147,16 @@ impl Bench {
         }
     }
 
+    /// What watches of both kinds hand their events to.
+    pub(crate) fn intakes(
+        &self,
+    ) -> (
+        impl FnMut(Event<Service>) + use<>,
+        impl FnMut(Event<EndpointSlice>) + use<>,
+    ) {
+        (self.feed.intake(), self.feed.intake())
+    }
+
     async fn state(&self) -> String {
         self.glass.fake.lock().await.state().to_string()
     }
@@ -285,10 +295,7 @@ async fn changes_are_followed() {
 #[tokio::test]
 async fn a_storm_shares_rounds() {
     let bench = Bench::new(0, PATIENCE);
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitDone);
     slices(Event::InitDone);
     for n in 0..200 {
@@ -333,10 +340,7 @@ async fn a_change_and_its_revert_are_no_work() {
 #[tokio::test]
 async fn failures_are_retried_until_the_kernel_agrees() {
     let bench = Bench::new(30, PATIENCE);
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitDone);
     slices(Event::InitDone);
     let mut expect = Vec::new();
@@ -356,10 +360,7 @@ async fn failures_are_retried_until_the_kernel_agrees() {
 #[tokio::test]
 async fn drift_is_repaired() {
     let mut bench = Bench::new(0, Duration::from_millis(10));
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);
@@ -407,10 +408,7 @@ async fn the_first_round_knows_the_node_and_later_ones_follow_it() {
 async fn a_node_that_does_not_come_is_not_waited_for_for_ever() {
     let patience = Duration::from_millis(20);
     let bench = Bench::without_node(0, PATIENCE, patience, DetectLocal::NodeCidrs);
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);
@@ -499,10 +497,7 @@ fn only_changes_since_the_start_are_measured_and_only_once() {
 #[tokio::test]
 async fn without_a_word_from_the_api_server_the_node_is_kept_and_healthy() {
     let mut bench = Bench::new(0, Duration::from_millis(5));
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);
@@ -536,10 +531,7 @@ async fn without_a_word_from_the_api_server_the_node_is_kept_and_healthy() {
 async fn a_family_that_cannot_be_written_is_named_and_the_other_is_well() {
     let bench = Bench::new(0, PATIENCE);
     *bench.glass.broken.lock().unwrap() = Some(Family::V6);
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);

@@ -58,7 +58,10 @@ impl Iptables {
             let Err(error) = replaced else { continue };
             warn!(%error, "Cannot replace a set of clients that somebody else has changed");
             self.destroy_spare(&replacement.spare).await;
-            self.stuck.altered(replacement);
+            // Others pass, and the next reading finds the set again.
+            if error.is_refusal() {
+                self.stuck.altered(replacement);
+            }
         }
     }
 
@@ -99,7 +102,11 @@ impl Iptables {
         strangers.retain(|name| sets::is_stranger(name));
         let outcome = self.destroy(left).await;
         strangers.retain(|name| !self.stuck.sets.contains(name));
-        if !strangers.is_empty() && outcome.as_ref().map_or_else(is_refusal, |()| true) {
+        if !strangers.is_empty()
+            && outcome
+                .as_ref()
+                .map_or_else(CommandError::is_refusal, |()| true)
+        {
             let first = command::first_lines(&strangers.join("\n"), NAMES, " ");
             info!(
                 sets = strangers.len(),
@@ -117,7 +124,7 @@ impl Iptables {
             let Err(error) = self.restore_sets(&script).await else {
                 break;
             };
-            if !is_refusal(&error) {
+            if !error.is_refusal() {
                 return Err(error);
             }
             // What has been destroyed before the failure is not there any more.
@@ -147,10 +154,12 @@ impl Iptables {
                 Err(error) => debug!(%error, name, "Still cannot destroy a set of clients"),
             }
         }
+        if !self.stuck.sets.is_empty()
+            && let Ok(dump) = self.list_sets().await
+        {
+            // Somebody else may have destroyed one.
+            let there = sets::names(&dump);
+            self.stuck.sets.retain(|name| there.contains(name.as_str()));
+        }
     }
-}
-
-/// Whether ipset has said that it cannot, so that it may still do something else.
-fn is_refusal(error: &CommandError) -> bool {
-    matches!(error, CommandError::Failed { .. })
 }

@@ -104,21 +104,17 @@ impl Iptables {
         done: &mut Written,
     ) {
         let mut gone: Vec<&Stranger> = Vec::new();
-        let tables = strangers.chunk_by(|one, next| one.table == next.table);
-        for of_table in tables.collect::<Vec<_>>() {
-            let all = self.delete(flavour, family, of_table, done).await;
-            if all.is_ok() {
-                gone.extend(of_table);
-                continue;
-            }
-            for one in of_table.chunks(1) {
-                let Err(error) = self.delete(flavour, family, one, done).await else {
-                    gone.extend(one);
-                    continue;
-                };
-                let chain = &one[0].chain;
-                warn!(%flavour, %family, chain, %error, "Cannot delete a chain of another version, it stays without rules");
-                done.stuck.insert((family, one[0].clone()));
+        let mut parts: Vec<&[Stranger]> = strangers
+            .chunk_by(|one, next| one.table == next.table)
+            .collect();
+        while let Some(part) = parts.pop() {
+            match self.delete(flavour, family, part, done).await {
+                Ok(()) => gone.extend(part),
+                Err(error) if error.is_refusal() && part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(error) => tell_stuck(flavour, family, part, &error, done),
             }
         }
         if !gone.is_empty() {
@@ -170,6 +166,23 @@ impl Iptables {
         let args = ["--noflush", wait.as_str()];
         let run = command::run(program, &args, transaction, self.config.timeout);
         run.await.map(|_| ())
+    }
+}
+
+/// A failure that passes is none to remember: the next reading finds them again.
+fn tell_stuck(
+    flavour: Flavour,
+    family: Family,
+    part: &[Stranger],
+    error: &CommandError,
+    done: &mut Written,
+) {
+    let chain = part.first().map_or("", |first| &first.chain);
+    let chains = part.len();
+    warn!(%flavour, %family, chain, chains, %error, "Cannot delete chains of another version, they stay without rules");
+    if error.is_refusal() {
+        let stuck = part.iter().map(|one| (family, one.clone()));
+        done.stuck.extend(stuck);
     }
 }
 

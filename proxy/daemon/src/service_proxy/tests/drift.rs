@@ -6,10 +6,7 @@ use super::*;
 async fn drift_that_is_noticed_is_repaired_at_once_and_counted() {
     // Longer than the test: without the notice nothing is read back.
     let mut bench = Bench::new(0, Duration::from_hours(1));
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);
@@ -33,10 +30,7 @@ async fn drift_that_is_noticed_is_repaired_at_once_and_counted() {
 #[tokio::test]
 async fn a_change_that_came_together_with_drift_does_not_hide_it() {
     let mut bench = Bench::new(0, Duration::from_hours(1));
-    let (mut services, mut slices) = (
-        bench.feed.intake::<Service>(),
-        bench.feed.intake::<EndpointSlice>(),
-    );
+    let (mut services, mut slices) = bench.intakes();
     services(Event::InitApply(service("web", "10.96.0.1")));
     services(Event::InitDone);
     slices(Event::InitDone);
