@@ -44,6 +44,8 @@ pub struct Iptables {
     told_other: bool,
     /// Whether our rules are not all written, so that those may still be needed.
     behind: bool,
+    /// Whether the sysctl of NodePorts on 127.0.0.1 has been seen to since the start.
+    localhost_seen: bool,
     conntrack: Conntrack,
     watch: Watch,
     lacking: Lacking,
@@ -71,6 +73,7 @@ impl Iptables {
             check_other: true,
             told_other: false,
             behind: false,
+            localhost_seen: false,
             conntrack: Conntrack::default(),
             watch: Watch::new(flavour, &Family::ALL),
             lacking: Lacking::default(),
@@ -239,6 +242,7 @@ impl Backend for Iptables {
     async fn settle(&mut self, desired: &DesiredState) -> Vec<Settled> {
         self.look_for_lacking().await;
         self.clear_other_at_last().await;
+        self.open_localhost_at_last(desired);
         self.conntrack.settle(self.families, desired).await
     }
 

@@ -108,7 +108,12 @@ fn case_42_68_associations_follow_the_port_from_pod_to_pod() {
         );
         let server = Server::start(&pod, &result, id);
         for client in CLIENTS {
-            let answer = ask(&outside, client, PATIENCE);
+            // An emulated 6.1 has been seen to lose what follows a handshake; that no flow of the
+            // pod before is in the way has been looked at.
+            let answer = ask(&outside, client, PATIENCE).or_else(|error| {
+                eprintln!("{id}, {client:?}: {error}, once more");
+                ask(&outside, client, PATIENCE)
+            });
             let answer = answer.unwrap_or_else(|error| panic!("{id}, {client:?}: {error}"));
             assert_eq!(answer, id, "{client:?}, before {next}");
         }

@@ -1,353 +1,171 @@
 //! The daemon killed at every write of a sync, and left dead, under load.
 //!
-//! What a killed daemon leaves changes only with what its programs tell the kernel, so a
-//! kill of both at each of those calls, before it is carried out, meets every state that
-//! there is. Which they are is found by tracing a whole sync.
+//! Each of the two syncs has some hundred writes in both families: sets that come and go,
+//! tables, a sysctl with the file that remembers it, and flows of UDP that are forgotten.
+//! The oracle is iptables, ipset, conntrack, and clients of endpoints that stay.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use seaway_testbed::fake_api::{FakeApi, SERVICES, SLICES};
-use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::{require_root, skip, wait_until};
-use serde_json::{Value, json};
+use seaway_testbed::{require_root, short_or_long, strace_is_missing};
 
 use crate::load::{Load, pause_until};
-use crate::node::{API, Daemon, Node};
 
-const FLAGS: [&str; 4] = ["--cluster-cidr", "10.244.0.0/16", "--pod-network", "off"];
-/// Of two states of the API; the endpoint 10.244.0.5 is in both.
-const STAYS: [&str; 2] = ["10.96.0.1:80", "10.96.0.3:80"];
+#[path = "killed/flows.rs"]
+mod flows;
+#[path = "killed/mortal.rs"]
+mod mortal;
+#[path = "killed/points.rs"]
+mod points;
+#[path = "killed/states.rs"]
+mod states;
+#[path = "killed/trace.rs"]
+mod trace;
+#[path = "killed/trial.rs"]
+mod trial;
 
-/// A node whose programs can be killed at any call, with their daemon.
-struct Mortal {
-    node: Node,
-    api: FakeApi,
-    flavour: &'static str,
-    _servers: Vec<Server>,
+use mortal::Mortal;
+use points::{Point, few, many, writes};
+use states::{STAYS, STICKY};
+use trial::Trial;
+
+/// What is tried by which of several nodes, where there is much.
+#[derive(Clone, Copy)]
+struct Share {
+    part: usize,
+    of: usize,
 }
 
-/// A call of a program that changes something: which program since the daemon's start,
-/// the call's name, and its number among those of that name.
-type Point = (usize, String, usize);
+impl Share {
+    /// All that this node tries; with little time a few of each kind, in turns that begin with
+    /// `first`.
+    fn choose(self, points: &[Point], first: usize) -> Vec<Point> {
+        if short_or_long(true, false) {
+            return few(points, first);
+        }
+        let all = many(points).into_iter();
+        all.skip(self.part).step_by(self.of).collect()
+    }
+}
 
-fn endpoints(service: &str, addresses: &[&str]) -> Value {
-    let mut slice = crate::slice(service, "10.244.0.5");
-    let one = slice["endpoints"][0].clone();
-    let each = addresses.iter().map(|address| {
-        let mut endpoint = one.clone();
-        endpoint["addresses"] = json!([address]);
-        endpoint
+/// Ends in state 1, and gives what that is.
+fn killed_from_nothing(mortal: &Mortal, share: Share) -> Vec<String> {
+    mortal.change(1);
+    let points = mortal.trace(1);
+    let wanted = mortal.ours();
+    // Sets, two tables in each family, the sysctl and its file.
+    assert!(writes(&points) >= 2 * STICKY + 2 * 2 + 2, "{points:#?}");
+    assert_eq!(files(&points), 2, "{points:#?}");
+    for point in &share.choose(&points, 1) {
+        mortal.node.cleanup();
+        mortal.assert_is(&mortal.ours(), &[], "cleaned up");
+        let killed = mortal.kill_at(1, point);
+        assert!(killed, "{} {point}", mortal.flavour);
+        let at = format!("{point}, from nothing");
+        mortal.assert_is(&mortal.settle(1), &wanted, &at);
+    }
+    wanted
+}
+
+fn files(points: &[Point]) -> usize {
+    points.iter().filter(|point| point.is_file()).count()
+}
+
+/// Where each of the two syncs can be killed, and what it comes to.
+fn both_ways(mortal: &Mortal) -> [(Vec<Point>, Vec<String>); 2] {
+    let ways = [0, 1].map(|state| {
+        let staying = mortal.send(state);
+        mortal.change(state);
+        let points = mortal.trace(state);
+        let flavour = mortal.flavour;
+        assert_eq!(mortal.stale(state), [""; 0], "{flavour}");
+        assert_eq!(mortal.staying(), staying, "{flavour}");
+        let flows = points.iter().filter(|point| point.is_flow()).count();
+        let writes = writes(&points);
+        eprintln!("{flavour}: {writes} writes to state {state}, {flows} of them for flows");
+        // Those of one thread; the families may be two threads' work.
+        assert!(writes > 50 && flows > 10, "{points:#?}");
+        assert_eq!(files(&points), 2, "{points:#?}");
+        (points, mortal.ours())
     });
-    slice["endpoints"] = each.collect();
-    slice
-}
-
-fn sticky(name: &str, ip: &str) -> Value {
-    let mut service = crate::service(name, ip);
-    service["spec"]["sessionAffinity"] = json!("ClientIP");
-    service
-}
-
-fn dual(name: &str, ips: [&str; 2]) -> Value {
-    let mut service = crate::service(name, ips[0]);
-    service["spec"]["clusterIPs"] = json!(ips);
-    service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
-    service
-}
-
-impl Mortal {
-    fn new(flavour: &'static str) -> Self {
-        let node = Node::new();
-        let mut servers = Vec::new();
-        for n in 5..8 {
-            if n > 5 {
-                node.netns.ip(&format!("addr add 10.244.0.{n}/32 dev lo"));
-            }
-            let address = format!("10.244.0.{n}:8080");
-            servers.push(node.netns.serve(Protocol::Tcp, &address, "web"));
-        }
-        let hint = format!("iptables-{flavour} -t mangle -N KUBE-IPTABLES-HINT");
-        node.netns.must_run(&["sh", "-c", &hint]);
-        let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
-        crate::fill(&api);
-        let mortal = Self {
-            node,
-            api,
-            flavour,
-            _servers: servers,
-        };
-        mortal.wrap();
-        mortal
-    }
-
-    /// One of two states. Between them Services come and go, have no endpoint or another
-    /// one, and remember their clients.
-    fn change(&self, second: bool) {
-        let (few, many) = (["10.244.0.5"], ["10.244.0.5", "10.244.0.6"]);
-        let pick = |second| if second { &few[..] } else { &many[..] };
-        self.api.apply(SLICES, endpoints("web", pick(second)));
-        self.api.apply(SERVICES, sticky("sticky", "10.96.0.3"));
-        self.api.apply(SLICES, endpoints("sticky", pick(!second)));
-        self.api
-            .apply(SERVICES, dual("six", ["10.96.0.4", "fd00:96::4"]));
-        let mut six = endpoints("six", &[if second { "fd00::5" } else { "fd00::6" }]);
-        six["addressType"] = json!("IPv6");
-        self.api.apply(SLICES, six);
-        let (comes, slice) = (
-            crate::service("comes", "10.96.0.5"),
-            endpoints("comes", &many),
-        );
-        if second {
-            self.api.apply(SERVICES, comes);
-            self.api.apply(SLICES, slice);
-        } else {
-            self.api.delete(SLICES, slice);
-            self.api.delete(SERVICES, comes);
-        }
-        let loses: &[&str] = if second { &[] } else { &few };
-        self.api
-            .apply(SERVICES, crate::service("loses", "10.96.0.6"));
-        self.api.apply(SLICES, endpoints("loses", loses));
-    }
-
-    fn programs(&self) -> [String; 3] {
-        let of = |ip: &str| format!("{ip}-{}-restore", self.flavour);
-        [of("iptables"), of("ip6tables"), "ipset".to_owned()]
-    }
-
-    /// Puts a script before each program that writes. The file `at` says what it does:
-    /// nothing without it, `trace`, or a [`Point`].
-    fn wrap(&self) {
-        let dir = self.node.path("bin");
-        fs::create_dir(&dir).unwrap();
-        for program in self.programs() {
-            let real = format!("command -v {program}");
-            let real = self.node.netns.must_run(&["sh", "-c", &real]);
-            let script = format!(
-                "#!/bin/sh\ncd {}\n[ -e at ] || exec {real} \"$@\"\n\
-                 n=$(($(cat n) + 1)); echo $n > n; read which name count < at\n\
-                 if [ $which = trace ]; then\n\
-                 exec strace -o log.$n -e trace=sendto,sendmsg,setsockopt {real} \"$@\"\nfi\n\
-                 [ $which = $n ] || exec {real} \"$@\"\n\
-                 strace -o /dev/null -e trace=$name -e inject=$name:signal=KILL:when=$count \
-                 {real} \"$@\"\n\
-                 code=$?; [ $code != 137 ] || kill -9 $PPID; exit $code\n",
-                dir.display(),
-                real = real.trim(),
-            );
-            let file = dir.join(program);
-            fs::write(&file, script).unwrap();
-            fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-        }
-    }
-
-    fn start(&self, at: Option<&str>) -> Daemon {
-        fs::remove_file(self.node.path("log")).ok();
-        fs::write(self.node.path("bin/n"), "0").unwrap();
-        match at {
-            Some(at) => fs::write(self.node.path("bin/at"), at).unwrap(),
-            None => {
-                fs::remove_file(self.node.path("bin/at")).ok();
-            }
-        }
-        self.node.start_with("iptables", &FLAGS)
-    }
-
-    /// Starts a daemon that is killed there.
-    fn kill_at(&self, (program, name, count): &Point) {
-        let mut daemon = self.start(Some(&format!("{program} {name} {count}\n")));
-        let point = format!("the end at {program} {name} {count}");
-        let mut ended = || {
-            Ok(if daemon.lives() {
-                Err(String::new())
-            } else {
-                Ok(())
-            })
-        };
-        wait_until(Duration::from_secs(30), &point, &mut ended).unwrap();
-    }
-
-    /// A whole sync; the rules and sets afterwards.
-    fn settle(&self) -> Vec<String> {
-        let daemon = self.start(None);
-        daemon.wait_said(&["Programmed all Services"]);
-        assert_eq!(daemon.terminate().code(), Some(0));
-        self.ours()
-    }
-
-    fn ours(&self) -> Vec<String> {
-        let save = ["iptables", "ip6tables"].map(|ip| format!("{ip}-{}-save", self.flavour));
-        let dumps = format!("{}; {}; ipset list -terse -output save", save[0], save[1]);
-        let dumps = self.node.netns.must_run(&["sh", "-c", &dumps]);
-        let lines = dumps.lines().filter(|line| line.contains("SEAWAY-"));
-        let lines = lines.filter_map(|line| match line.split_once(' ')? {
-            // A client that a set remembers.
-            ("add", _) => None,
-            // Without its random numbers, and without a chain's counters.
-            ("create", rest) => rest.split(' ').next(),
-            (chain, _) if chain.starts_with(':') => Some(chain),
-            _ => Some(line),
-        });
-        lines.map(str::to_owned).collect()
-    }
-
-    fn log(&self, program: usize) -> PathBuf {
-        self.node.path(&format!("bin/log.{program}"))
-    }
-
-    /// All calls of one sync that may change the kernel.
-    fn points(&self) -> Vec<Point> {
-        for number in 1..100 {
-            fs::remove_file(self.log(number)).ok();
-        }
-        let daemon = self.start(Some("trace"));
-        daemon.wait_said(&["Programmed all Services"]);
-        assert_eq!(daemon.terminate().code(), Some(0));
-        let mut points = Vec::new();
-        for program in 1..100 {
-            let Ok(log) = fs::read_to_string(self.log(program)) else {
-                break;
-            };
-            let mut counts = [("sendto", 0), ("sendmsg", 0), ("setsockopt", 0)];
-            for line in log.lines() {
-                let Some((name, rest)) = line.split_once('(') else {
-                    continue;
-                };
-                let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == name) else {
-                    continue;
-                };
-                *count += 1;
-                if changes(name, rest) {
-                    points.push((program, name.to_owned(), *count));
-                }
-            }
-        }
-        points
-    }
-}
-
-/// Whether a call is more than a question or a setting of its socket.
-fn changes(name: &str, rest: &str) -> bool {
-    match name {
-        "setsockopt" => rest.contains("SOL_IP"),
-        // iptables' questions and ipset's.
-        "sendto" => ![
-            "_GET",
-            "_CMD_PROTOCOL",
-            "_CMD_TYPE",
-            "_CMD_LIST",
-            "_CMD_HEADER",
-        ]
-        .iter()
-        .any(|question| rest.contains(question)),
-        _ => true,
-    }
-}
-
-fn is_possible() -> bool {
-    let has_strace = std::process::Command::new("strace")
-        .arg("-V")
-        .output()
-        .is_ok();
-    if !has_strace {
-        skip("needs strace, which kills a program at a system call");
-    }
-    require_root() && has_strace
+    assert_ne!(ways[0].1, ways[1].1);
+    ways
 }
 
 /// Each kill in turn: from nothing, then from one state to the other and back.
-fn killed_everywhere(flavour: &'static str) {
+fn killed_everywhere(flavour: &'static str, share: Share) {
     let mortal = Mortal::new(flavour);
-    mortal.change(true);
-    let first = mortal.points();
-    let second = mortal.ours();
-    // Two families with two tables each, and two sets.
-    assert!(first.len() >= 6, "{first:?}");
-    for point in &first {
-        mortal.node.cleanup();
-        assert_eq!(mortal.ours(), [""; 0]);
-        mortal.kill_at(point);
-        assert_eq!(mortal.settle(), second, "{flavour} {point:?}");
-    }
-    mortal.change(false);
-    let to_first = mortal.points();
-    let wanted = [mortal.ours(), second];
-    assert_ne!(wanted[0], wanted[1]);
-    mortal.change(true);
-    let points = [to_first, mortal.points()];
-    assert!(points.iter().all(|points| points.len() >= 4), "{points:?}");
-    let load = Load::start(&mortal.node.netns, &STAYS);
-    let well = |at: &str, state: usize| {
-        assert_eq!(mortal.settle(), wanted[state], "{flavour} {at}");
-        let failures = load.failures();
-        assert!(failures.is_empty(), "{flavour} {at}: {failures:#?}");
-    };
-    for k in 0..points[0].len().max(points[1].len()) {
-        for state in [0, 1] {
-            mortal.change(state == 1);
-            let point = points[state].get(k);
-            if let Some(point) = point {
-                mortal.kill_at(point);
+    let second = killed_from_nothing(&mortal, share);
+    flows::let_last(&mortal.node.netns);
+    let [(to_first, first), (to_second, again)] = both_ways(&mortal);
+    mortal.assert_is(&again, &second, "back again");
+    let chosen = [share.choose(&to_first, 0), share.choose(&to_second, 2)];
+    let dead = short_or_long(Duration::from_millis(100), Duration::from_mins(1));
+    let mut trial = Trial::new(&mortal, [first, second]);
+    for k in 0..chosen[0].len().max(chosen[1].len()) {
+        for (state, points) in chosen.iter().enumerate() {
+            // Both ways of a minute each are more than there is time for.
+            let dead = if k % 2 == state { dead } else { Duration::ZERO };
+            match points.get(k) {
+                Some(point) => trial.die(point, state, dead),
+                None => trial.go(state),
             }
-            well(&format!("{point:?}"), state);
         }
     }
-    // And whenever it comes, its own writes included.
+    // And whenever it comes, its questions included.
     for k in 0..6 {
-        let state = k % 2;
-        mortal.change(state == 1);
-        let daemon = mortal.start(None);
-        let time = Duration::from_millis(30) * u32::try_from(k).unwrap();
-        pause_until(Instant::now() + time);
-        daemon.end(Signal::SIGKILL);
-        well(&format!("{time:?}"), state);
+        let time = Duration::from_millis(30) * k;
+        trial.die_after(time, usize::from(k % 2 == 1));
     }
-    assert!(load.end() > 100);
+    trial.end();
 }
 
 /// Restarted, then left dead while the API goes on, then started.
 fn left_dead(time: Duration) {
     let mortal = Mortal::new("nft");
-    mortal.change(true);
-    let second = mortal.settle();
-    mortal.change(false);
-    let first = mortal.settle();
+    mortal.change(1);
+    let second = mortal.settle(1);
+    mortal.change(0);
+    let first = mortal.settle(0);
     let load = Load::start(&mortal.node.netns, &STAYS);
     let well = |at: &str| {
         let failures = load.failures();
         assert!(failures.is_empty(), "{at}: {failures:#?}");
     };
     for end in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
-        let daemon = mortal.start(None);
+        let daemon = mortal.start(0);
         daemon.wait_said(&["Programmed all Services"]);
         daemon.end(end);
-        assert_eq!(mortal.ours(), first);
+        mortal.assert_is(&mortal.ours(), &first, end.as_str());
         well(end.as_str());
     }
     let (answered, until) = (load.answered(), Instant::now() + time);
-    mortal.change(true);
+    mortal.change(1);
     pause_until(until);
     well("dead");
-    assert_eq!(mortal.ours(), first);
+    mortal.assert_is(&mortal.ours(), &first, "dead");
     // Of two hundred a second, what a machine manages that is busy with the kills beside it.
     let answered = load.answered() - answered;
     assert!(answered > 20 * time.as_secs(), "{answered}");
-    assert_eq!(mortal.settle(), second);
+    mortal.assert_is(&mortal.settle(1), &second, "alive again");
     load.end();
 }
 
-/// The minute is used for the kills, on nodes of their own.
+/// The minute is used for some of the kills, on nodes of their own. With `SEAWAY_LONG` each
+/// k-th write is tried up to the fiftieth and some beyond, one way of which the node is left
+/// dead for a minute each; two nodes of each flavour share the half of an hour that it takes.
 #[test]
 fn case_246_killed_at_every_write_or_left_dead_for_a_minute_nobody_notices() {
-    if !is_possible() {
+    if !require_root() || strace_is_missing() {
         return;
     }
+    let of = short_or_long(1, 2);
     std::thread::scope(|scope| {
-        scope.spawn(|| ["nft", "legacy"].into_iter().for_each(killed_everywhere));
+        for flavour in ["nft", "legacy"] {
+            for part in 0..of {
+                scope.spawn(move || killed_everywhere(flavour, Share { part, of }));
+            }
+        }
         left_dead(Duration::from_mins(1));
     });
 }

@@ -1,6 +1,7 @@
 //! Takes everything of ours away.
 
 use seaway_proxy_core::backend::{Backend as _, BackendError, Retry};
+use seaway_proxy_core::desired::DesiredState;
 use tracing::{debug, info, warn};
 
 use super::{Iptables, failure};
@@ -44,6 +45,14 @@ impl Iptables {
                 }
                 self.watch.alarm();
             }
+        }
+    }
+
+    /// Where the rules were there at the start: whoever wrote them may have died before this.
+    pub(super) fn open_localhost_at_last(&mut self, desired: &DesiredState) {
+        let wanted = desired.v4.node_ports.localhost;
+        if wanted && !self.behind && !std::mem::replace(&mut self.localhost_seen, true) {
+            Localhost::new(&self.config.run_dir).open();
         }
     }
 

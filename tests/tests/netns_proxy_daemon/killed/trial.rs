@@ -1,0 +1,93 @@
+//! Deaths on the way from one state to the other and back, under load.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::flows::MOVED;
+use super::mortal::Mortal;
+use super::points::Point;
+use super::states::STAYS;
+use crate::load::{Load, pause_until};
+
+/// A node that is in the state that it is not sent to next.
+pub(super) struct Trial<'a> {
+    mortal: &'a Mortal,
+    load: Load,
+    /// What each state is without any death.
+    wanted: [Vec<String>; 2],
+    tried: usize,
+    killed: usize,
+    /// How many have died with some of the flows forgotten and some not.
+    halfway: usize,
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn new(mortal: &'a Mortal, wanted: [Vec<String>; 2]) -> Self {
+        Self {
+            mortal,
+            load: Load::start(&mortal.node.netns, &STAYS),
+            wanted,
+            tried: 0,
+            killed: 0,
+            halfway: 0,
+        }
+    }
+
+    /// Dies there on the way to `state`, stays dead, and begins again.
+    pub(super) fn die(&mut self, point: &Point, state: usize, dead: Duration) {
+        let staying = self.mortal.send(state);
+        self.mortal.change(state);
+        self.tried += 1;
+        self.killed += usize::from(self.mortal.kill_at(state, point));
+        let left = self.mortal.stale(state).len();
+        self.halfway += usize::from(left > 0 && left < MOVED);
+        self.stay_dead(dead);
+        self.is_well(state, &staying, &point.to_string());
+    }
+
+    /// The same with a death that comes after some time.
+    pub(super) fn die_after(&mut self, time: Duration, state: usize) {
+        let staying = self.mortal.send(state);
+        self.mortal.change(state);
+        let daemon = self.mortal.start(state);
+        pause_until(Instant::now() + time);
+        daemon.end(Signal::SIGKILL);
+        self.is_well(state, &staying, &format!("{time:?}"));
+    }
+
+    /// The same without a death.
+    pub(super) fn go(&mut self, state: usize) {
+        let staying = self.mortal.send(state);
+        self.mortal.change(state);
+        self.is_well(state, &staying, "no death");
+    }
+
+    /// Of two hundred a second, what a machine manages that is busy with deaths beside this.
+    fn stay_dead(&self, time: Duration) {
+        let before = self.load.answered();
+        pause_until(Instant::now() + time);
+        let answered = self.load.answered() - before;
+        assert!(answered >= 20 * time.as_secs(), "{answered} in {time:?}");
+    }
+
+    /// The next one brings all to what it should be, and nobody has noticed.
+    fn is_well(&self, state: usize, staying: &[String], at: &str) {
+        let mortal = self.mortal;
+        mortal.assert_is(&mortal.settle(state), &self.wanted[state], at);
+        let flavour = mortal.flavour;
+        assert_eq!(mortal.stale(state), [""; 0], "{flavour} {at}");
+        assert_eq!(mortal.staying(), staying, "{flavour} {at}");
+        let failures = self.load.failures();
+        assert!(failures.is_empty(), "{flavour} {at}: {failures:#?}");
+    }
+
+    pub(super) fn end(self) {
+        let (tried, killed, halfway) = (self.tried, self.killed, self.halfway);
+        let flavour = self.mortal.flavour;
+        eprintln!("{flavour}: {killed} of {tried} killed, {halfway} with flows left");
+        assert!(killed * 5 >= tried * 4, "{flavour}: {killed} of {tried}");
+        assert!(halfway > 0, "{flavour}: none died amid the flows");
+        assert!(self.load.end() > 100);
+    }
+}
