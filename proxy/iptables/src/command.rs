@@ -69,9 +69,7 @@ impl CommandError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Failed { .. })
     }
-}
 
-impl CommandError {
     /// Whether it is that a table has something that only nft can show.
     pub(crate) fn is_of_nft_alone(&self) -> bool {
         matches!(
@@ -200,6 +198,13 @@ async fn run_unlimited(program: &Path, args: &[&str], input: &str) -> Result<Str
     succeeded(program, &output)?;
     fed.map_err(pipe)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The first of the names of what was removed, for the log.
+pub(crate) fn first_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const NAMES: usize = 20;
+    let all: Vec<&str> = names.collect();
+    first_lines(&all.join("\n"), NAMES, " ")
 }
 
 /// The first `count` lines with something in them.

@@ -81,7 +81,10 @@ async fn listed(config: &Config) -> Result<Option<Traces>, CommandError> {
     };
     let look = move || {
         let mut traces = Traces::default();
-        let listed = listing::each_chain(&mut kernel, |table, chain| traces.chain(table, chain));
+        let listed = listing::each_chain(&mut kernel, |table, chain| {
+            traces.table(table);
+            traces.chain(chain);
+        });
         listed.ok().map(|()| traces)
     };
     let looked = spawn_blocking(look).await;
@@ -107,27 +110,29 @@ struct Traces {
     /// Chains of an earlier run.
     ours: bool,
     rules: usize,
-    /// The one that lines are of.
-    table: String,
+    /// Whether lines are of a table that has chains of ours.
+    in_ours: bool,
 }
 
 impl Traces {
     fn take(&mut self, line: &str) {
         if let Some(table) = line.strip_prefix('*') {
-            table.clone_into(&mut self.table);
+            self.table(table);
         }
         if let Some(declared) = line.strip_prefix(':') {
-            let table = std::mem::take(&mut self.table);
-            self.chain(&table, declared.split(' ').next().unwrap_or_default());
-            self.table = table;
+            self.chain(declared.split(' ').next().unwrap_or_default());
         }
         self.rules += usize::from(line.starts_with("-A "));
     }
 
-    fn chain(&mut self, table: &str, chain: &str) {
+    /// A namesake of our chains in another table is not ours, and stays.
+    fn table(&mut self, table: &str) {
+        self.in_ours = listing::TABLES.contains(&table);
+    }
+
+    fn chain(&mut self, chain: &str) {
         self.hint |= matches!(chain, "KUBE-IPTABLES-HINT" | "KUBE-KUBELET-CANARY");
-        // A namesake elsewhere is not ours, and stays.
-        self.ours |= listing::TABLES.contains(&table) && is_ours(chain);
+        self.ours |= self.in_ours && is_ours(chain);
     }
 }
 

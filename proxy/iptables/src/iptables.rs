@@ -13,7 +13,6 @@ use crate::conntrack::Conntrack;
 use crate::flavour::{self, Flavour};
 use crate::inspect;
 use crate::lacking::Lacking;
-use crate::localhost::Localhost;
 use crate::render;
 use crate::rendered::{LOCALHOST, Rendered};
 use crate::unsupported;
@@ -44,8 +43,6 @@ pub struct Iptables {
     told_other: bool,
     /// Whether our rules are not all written, so that those may still be needed.
     behind: bool,
-    /// Whether the sysctl of NodePorts on 127.0.0.1 has been seen to since the start.
-    localhost_seen: bool,
     conntrack: Conntrack,
     watch: Watch,
     lacking: Lacking,
@@ -73,7 +70,6 @@ impl Iptables {
             check_other: true,
             told_other: false,
             behind: false,
-            localhost_seen: false,
             conntrack: Conntrack::default(),
             watch: Watch::new(flavour, &Family::ALL),
             lacking: Lacking::default(),
@@ -202,17 +198,13 @@ impl Backend for Iptables {
         let created = self.create_sets(have, want).await;
         created.map_err(|e| failure("create sets of clients", e))?;
         self.replace_sets(have, want).await;
-        let localhost = want.v4.filter.chains.contains_key(LOCALHOST);
-        if !localhost {
+        if !want.v4.filter.chains.contains_key(LOCALHOST) {
             // Before the rules go that keep strangers from the loopback addresses.
             self.close_localhost()?;
         }
         self.behind = true;
         self.write_and_tell(have, want).await?;
         self.behind = false;
-        if localhost {
-            Localhost::new(&self.config.run_dir).open();
-        }
         // Rules of the other flavour may look into sets, too.
         self.clear_other_at_last().await;
         if let Err(error) = self.destroy_sets(have, want).await {
@@ -242,7 +234,7 @@ impl Backend for Iptables {
     async fn settle(&mut self, desired: &DesiredState) -> Vec<Settled> {
         self.look_for_lacking().await;
         self.clear_other_at_last().await;
-        self.open_localhost_at_last(desired);
+        self.open_localhost(desired);
         self.conntrack.settle(self.families, desired).await
     }
 

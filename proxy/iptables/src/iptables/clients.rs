@@ -14,8 +14,6 @@ const DESTROY_ATTEMPTS: u32 = 10;
 /// Pause between two attempts: longer than the kernel's RCU grace period, which
 /// it takes to free a rule.
 const DESTROY_PAUSE: Duration = Duration::from_millis(50);
-/// Names of removed sets that are logged.
-const NAMES: usize = 20;
 
 impl Iptables {
     pub(super) async fn list_sets(&self) -> Result<String, CommandError> {
@@ -107,7 +105,7 @@ impl Iptables {
                 .as_ref()
                 .map_or_else(CommandError::is_refusal, |()| true)
         {
-            let first = command::first_lines(&strangers.join("\n"), NAMES, " ");
+            let first = command::first_names(strangers.iter().map(String::as_str));
             info!(
                 sets = strangers.len(),
                 first, "Removed sets of another version"

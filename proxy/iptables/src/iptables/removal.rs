@@ -48,10 +48,10 @@ impl Iptables {
         }
     }
 
-    /// Where the rules were there at the start: whoever wrote them may have died before this.
-    pub(super) fn open_localhost_at_last(&mut self, desired: &DesiredState) {
-        let wanted = desired.v4.node_ports.localhost;
-        if wanted && !self.behind && !std::mem::replace(&mut self.localhost_seen, true) {
+    /// After the rules that keep strangers from the loopback addresses are there. Not with
+    /// their writing: who has written them may have died before this.
+    pub(super) fn open_localhost(&self, desired: &DesiredState) {
+        if desired.v4.node_ports.localhost && !self.behind {
             Localhost::new(&self.config.run_dir).open();
         }
     }

@@ -14,9 +14,6 @@ use crate::rendered::{Rendered, Stranger, Table, Tables, deletion};
 /// Lines of a failed transaction that are logged as an error.
 const TRANSACTION_LINES: usize = 10;
 
-/// Names of removed chains that are logged.
-const NAMES: usize = 20;
-
 /// So many chains more or less are a large write.
 const LARGE: usize = 500;
 
@@ -118,9 +115,8 @@ impl Iptables {
             }
         }
         if !gone.is_empty() {
-            let names: Vec<_> = gone.iter().map(|gone| gone.chain.as_str()).collect();
-            let first = command::first_lines(&names.join("\n"), NAMES, " ");
-            info!(%flavour, %family, chains = names.len(), first, "Removed chains of another version");
+            let first = command::first_names(gone.iter().map(|gone| gone.chain.as_str()));
+            info!(%flavour, %family, chains = gone.len(), first, "Removed chains of another version");
         }
     }
 
