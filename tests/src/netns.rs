@@ -1,5 +1,6 @@
 //! Network namespaces of a test's own.
 
+mod iproute;
 mod settle;
 
 use std::ffi::OsStr;
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+
+pub use iproute::connect;
 
 use crate::peer::{self, Answer, Protocol, Server};
 use crate::{Join, sweep};
@@ -85,33 +88,6 @@ impl Netns {
             .try_clone()
             .expect("there are free file descriptors")
             .into()
-    }
-
-    /// Runs `ip ARGS` inside (arguments are split at blanks) and returns what it printed.
-    /// An IPv6 address that it has set receives packets by then.
-    ///
-    /// # Panics
-    /// When it fails, with its error text.
-    #[track_caller]
-    pub fn ip(&self, args: &str) -> String {
-        let words: Vec<&str> = std::iter::once("ip")
-            .chain(args.split_whitespace())
-            .collect();
-        let printed = self.must_run(&words);
-        settle::settle(self, args);
-        printed
-    }
-
-    /// Runs `ip -j ARGS` inside and parses what it printed; nothing counts as an empty list.
-    #[track_caller]
-    pub fn ip_json(&self, args: &str) -> serde_json::Value {
-        let text = self.ip(&format!("-j {args}"));
-        let text = if text.trim().is_empty() {
-            "[]"
-        } else {
-            text.as_str()
-        };
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("ip -j {args}: {error}: {text}"))
     }
 
     /// Writes a sysctl below `/proc/sys/net`, such as `ipv4/ip_forward`.
@@ -234,28 +210,6 @@ impl Drop for Netns {
         if let Err(error) = sweep::remove_netns(&self.path) {
             sweep::complain(&format!("remove namespace {}: {error}", self.name));
         }
-    }
-}
-
-/// Joins two namespaces by a veth pair, both ends up and with an address:
-/// `connect(&a, "eth0", "10.0.0.1/24", &b, "eth0", "10.0.0.2/24")`.
-#[track_caller]
-pub fn connect(
-    a: &Netns,
-    a_ifname: &str,
-    a_address: &str,
-    b: &Netns,
-    b_ifname: &str,
-    b_address: &str,
-) {
-    a.ip(&format!(
-        "link add {a_ifname} type veth peer name {b_ifname} netns {}",
-        b.name()
-    ));
-    for (netns, ifname, address) in [(a, a_ifname, a_address), (b, b_ifname, b_address)] {
-        let nodad = if address.contains(':') { "nodad" } else { "" };
-        netns.ip(&format!("addr add {address} dev {ifname} {nodad}"));
-        netns.ip(&format!("link set {ifname} up"));
     }
 }
 

@@ -54,9 +54,11 @@ impl Topology {
     #[track_caller]
     pub fn build(self) -> Network {
         let outside = Netns::new("outside");
-        outside.ip("link add br0 type bridge");
-        outside.ip("addr add 172.30.0.1/24 dev br0");
-        outside.ip("link set br0 up");
+        outside.ip_lines(&[
+            "link add br0 type bridge".to_owned(),
+            "addr add 172.30.0.1/24 dev br0".to_owned(),
+            "link set br0 up".to_owned(),
+        ]);
         let mut members = BTreeMap::new();
         for (index, (name, pods)) in (1..).zip(&self.nodes) {
             let node = node(&outside, index, name);
@@ -100,14 +102,16 @@ fn node_address(index: u8) -> String {
 /// A namespace at a port of the bridge.
 fn node(outside: &Netns, index: u8, name: &str) -> Netns {
     let node = Netns::new(name);
-    outside.ip(&format!(
-        "link add port{index} type veth peer name eth0 netns {}",
-        node.name()
-    ));
-    outside.ip(&format!("link set port{index} master br0 up"));
-    node.ip(&format!("addr add {}/24 dev eth0", node_address(index)));
-    node.ip("link set eth0 up");
-    node.ip("route add default via 172.30.0.1");
+    let peer = node.name();
+    outside.ip_lines(&[
+        format!("link add port{index} type veth peer name eth0 netns {peer}"),
+        format!("link set port{index} master br0 up"),
+    ]);
+    node.ip_lines(&[
+        format!("addr add {}/24 dev eth0", node_address(index)),
+        "link set eth0 up".to_owned(),
+        "route add default via 172.30.0.1".to_owned(),
+    ]);
     node.sysctl("ipv4/ip_forward", "1");
     node
 }

@@ -96,13 +96,15 @@ impl Part {
     }
 
     /// How many tests run side by side, if not as many as there are processors: those
-    /// with a machine's worth of processes one at a time, and of emulated machines, which
-    /// use less than a processor each, two.
+    /// with a machine's worth of processes one at a time, of emulated machines, which
+    /// use less than a processor each, two, and of those in namespaces, which wait more than
+    /// they work, four.
     fn threads(self) -> Option<u8> {
         match self {
             Self::Node | Self::Cluster => Some(1),
             Self::Vm => Some(2),
-            Self::Quick | Self::Kernel => None,
+            Self::Kernel => Some(4),
+            Self::Quick => None,
         }
     }
 }

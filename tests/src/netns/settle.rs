@@ -19,10 +19,24 @@ pub(super) fn settle(netns: &Netns, args: &str) {
         ["link", "set", "dev", device, .., "up"] | ["link", "set", device, "up"] => device,
         _ => return,
     };
+    if !has_address_v6(netns, device) {
+        return;
+    }
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && !is_settled(netns, device) {
         sweep::pause(Duration::from_millis(2));
     }
+}
+
+/// A file costs less than a process, and most links have none.
+fn has_address_v6(netns: &Netns, device: &str) -> bool {
+    let addresses = netns.enter(|| std::fs::read_to_string("/proc/thread-self/net/if_inet6"));
+    // Address, link, prefix, scope, flags, name; of a global address the scope is 00. A kernel
+    // without IPv6 has no such file.
+    addresses.unwrap_or_default().lines().any(|line| {
+        let mut words = line.split_whitespace().skip(3);
+        words.next() == Some("00") && words.nth(1) == Some(device)
+    })
 }
 
 fn is_settled(netns: &Netns, device: &str) -> bool {

@@ -112,6 +112,8 @@ fn case_42_68_associations_follow_the_port_from_pod_to_pod() {
             // pod before is in the way has been looked at.
             let answer = ask(&outside, client, PATIENCE).or_else(|error| {
                 eprintln!("{id}, {client:?}: {error}, once more");
+                // There cannot be a second one before the kernel has done away with the first.
+                std::thread::sleep(SHORT);
                 ask(&outside, client, PATIENCE)
             });
             let answer = answer.unwrap_or_else(|error| panic!("{id}, {client:?}: {error}"));

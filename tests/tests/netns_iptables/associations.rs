@@ -115,7 +115,8 @@ fn phone(new: &[u8], serving: &[u8]) -> DesiredState {
 }
 
 /// Asks as often as `tries` says, unless answered: the kernel may lose a packet while a link
-/// comes up.
+/// comes up. It refuses a second association between the same ports while it has not done away
+/// with the first (`EADDRNOTAVAIL`), which it may take a moment to do; hence the pause.
 fn ask(from: &Netns, own: &str, to: &str, tries: usize, patience: Duration) -> io::Result<String> {
     let (own, to) = (own.parse().unwrap(), to.parse().unwrap());
     let once = || {
@@ -128,7 +129,11 @@ fn ask(from: &Netns, own: &str, to: &str, tries: usize, patience: Duration) -> i
     from.enter(|| {
         let mut asked = once();
         for _ in 1..tries {
-            asked = asked.or_else(|_lost| once());
+            asked = asked.or_else(|lost| {
+                eprintln!("{own} to {to}, once more: {lost}");
+                std::thread::sleep(4 * LOOK);
+                once()
+            });
         }
         asked
     })

@@ -198,10 +198,10 @@ impl TestNode {
     pub(crate) fn attach(&self, place: usize, pods: Stack, n: u8) {
         let Self { netns, pod, .. } = self;
         let peer = pod.name();
-        netns.ip(&format!(
-            "link add swtest type veth peer name eth0 netns {peer}"
-        ));
-        netns.ip("link set swtest up");
+        netns.ip_lines(&[
+            format!("link add swtest type veth peer name eth0 netns {peer}"),
+            "link set swtest up".to_owned(),
+        ]);
         pod.ip("link set eth0 up");
         let mac = |netns: &Netns, link: &str| {
             let links = netns.ip_json(&format!("link show dev {link}"));
@@ -265,15 +265,16 @@ pub(crate) fn settled(hint: &str) -> Netns {
 /// A new port of the bridge for `netns`.
 pub(crate) fn plug(fabric: &Netns, netns: &Netns, port: &str, addresses: &[&str]) {
     let peer = netns.name();
-    fabric.ip(&format!(
-        "link add p-{port} type veth peer name eth0 netns {peer}"
-    ));
-    fabric.ip(&format!("link set p-{port} master br0 up"));
-    netns.ip("link set eth0 up");
-    for address in addresses {
+    fabric.ip_lines(&[
+        format!("link add p-{port} type veth peer name eth0 netns {peer}"),
+        format!("link set p-{port} master br0 up"),
+    ]);
+    let mut lines = vec!["link set eth0 up".to_owned()];
+    lines.extend(addresses.iter().map(|address| {
         let nodad = if address.contains(':') { "nodad" } else { "" };
-        netns.ip(&format!("addr add {address} dev eth0 {nodad}"));
-    }
+        format!("addr add {address} dev eth0 {nodad}")
+    }));
+    netns.ip_lines(&lines);
 }
 
 pub(crate) fn api_node(place: usize, underlay: Stack, pods: Stack) -> Node {
