@@ -47,17 +47,17 @@ const IN_PART: [(&str, Kernel, &str); 5] = [
         Kernel::Linux6_12,
         "capabilities:: hostports:: sctp::",
     ),
-    ("netns_iptables", Kernel::Linux6_1, "traffic:: udp::"),
+    (
+        "netns_iptables",
+        Kernel::Linux6_1,
+        "traffic::a_ udp::a_restart udp::a_udp_client_follows",
+    ),
     (
         "netns_iptables",
         Kernel::Linux6_12,
         "associations:: passage:: sctp::",
     ),
-    (
-        "netns_podnet",
-        Kernel::Linux6_1,
-        "checksums:: live:: overlay::",
-    ),
+    ("netns_podnet", Kernel::Linux6_1, "checksums:: overlay::"),
 ];
 
 /// Tests of the others, by a part of their names, that are not run, and why.
