@@ -18,6 +18,7 @@ use crate::hostports;
 use crate::ipam::{Extra, IpamError, Key, Record, Store};
 use crate::plan::{Identity, Plan};
 use crate::result::CniResult;
+use crate::status::require_word;
 use crate::sysctl;
 use crate::undo::Undo;
 
@@ -87,6 +88,7 @@ impl<'a> Call<'a> {
             sysctl::require_ipv6()?;
         }
         let store = config.store()?;
+        require_word(config, store.boot_id())?;
         store.create()?;
         let busy = store.busy(&record.key)?;
         // The first step, so that taking back is done before others go on.

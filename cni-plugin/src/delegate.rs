@@ -36,7 +36,7 @@ const BUSY_PAUSE_MS: u16 = 500;
 /// a DHCP server several times, for less than a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// "Try again later" of CNI specification 1.1.0, section 5.
-const TRY_AGAIN: u32 = 11;
+pub(crate) const TRY_AGAIN: u32 = 11;
 
 /// The output of a program, which is killed when its time is over.
 fn wait(child: Child, patience: Duration) -> std::io::Result<Output> {
@@ -92,7 +92,7 @@ impl<'a> Delegate<'a> {
 
     /// `ADD`: the addresses, routes and DNS that it gives.
     pub(crate) fn add(&self) -> Result<CniResult, Error> {
-        let output = self.call("ADD")?;
+        let output = self.call("ADD", PATIENCE)?;
         let failed = |why| self.failed("ADD", 999, why);
         let value: Value =
             serde_json::from_slice(&output).map_err(|error| failed(error.to_string()))?;
@@ -105,10 +105,15 @@ impl<'a> Delegate<'a> {
 
     /// The verbs that answer nothing.
     pub(crate) fn tell(&self, verb: &'static str) -> Result<(), Error> {
-        self.call(verb).map(drop)
+        self.tell_within(verb, PATIENCE)
     }
 
-    fn call(&self, verb: &'static str) -> Result<Vec<u8>, Error> {
+    /// The same for who cannot wait for as long.
+    pub(crate) fn tell_within(&self, verb: &'static str, patience: Duration) -> Result<(), Error> {
+        self.call(verb, patience).map(drop)
+    }
+
+    fn call(&self, verb: &'static str, patience: Duration) -> Result<Vec<u8>, Error> {
         let program = self.find()?;
         let mut command = Command::new(&program);
         command
@@ -118,9 +123,9 @@ impl<'a> Delegate<'a> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
-        let output = self.run(&mut command, PATIENCE).map_err(|source| {
+        let output = self.run(&mut command, patience).map_err(|source| {
             if source.kind() == ErrorKind::TimedOut {
-                let why = format!("no answer within {} s", PATIENCE.as_secs());
+                let why = format!("no answer within {} s", patience.as_secs());
                 return self.failed(verb, TRY_AGAIN, why);
             }
             Error::File {

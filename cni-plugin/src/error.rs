@@ -9,6 +9,7 @@ use seaway_firewall::{FirewallError, HostPort};
 use seaway_netlink::{NetlinkError, Reason};
 use serde_json::{Value, json};
 
+use crate::ipam::Holders;
 use crate::upkeep::told;
 use crate::version::Version;
 
@@ -67,11 +68,11 @@ pub(crate) enum Error {
     LinkExists { ifname: String, place: String },
     #[error("{ifname}: the pod has a default route by {other} already")]
     DefaultRouteExists { ifname: String, other: String },
-    #[error("no free address in {pool}: all {size} are taken, by {holders} attachments")]
+    #[error("no free address in {pool}: all {size} are taken, by {holders}")]
     Exhausted {
         pool: String,
         size: u128,
-        holders: usize,
+        holders: Holders,
     },
     #[error("address {address} is taken by container {holder}")]
     AddressTaken { address: IpAddr, holder: String },
@@ -139,6 +140,15 @@ pub(crate) enum Error {
     ForwardingOff { path: PathBuf },
     #[error("the pod network does not serve: {why}")]
     NotServing { why: String, pods: usize },
+    #[error("the node's daemon has not served since this boot: {why}; try again later")]
+    NotYet { why: String },
+    #[error("a record of container {container_id}, interface {ifname}, stays")]
+    Kept {
+        container_id: String,
+        ifname: String,
+        #[source]
+        source: Box<Error>,
+    },
     /// Several things were to be done, and some of them failed.
     #[error("{what}: {} failures, the first: {first}", .others.len() + 1)]
     Several {
@@ -173,7 +183,10 @@ impl Error {
             Self::Delegate { code, .. } => *code,
             // Not in the text of the specification, but in its Go library.
             Self::OwnNetns { .. } => 8,
-            Self::Exhausted { .. } | Self::Locked { .. } | Self::Late { .. } => 11,
+            Self::Exhausted { .. }
+            | Self::Locked { .. }
+            | Self::Late { .. }
+            | Self::NotYet { .. } => 11,
             Self::Netlink { .. } | Self::Firewall { .. } if self.timed_out() => 11,
             Self::NotReady { source } => match **source {
                 // Pods that exist may suffer, too.
@@ -182,6 +195,7 @@ impl Error {
             },
             Self::ForwardingOff { .. } | Self::NotServing { pods: 1.., .. } => 51,
             Self::NotServing { .. } => 50,
+            Self::Kept { source, .. } => source.code(),
             Self::Several { first, .. } => first.code(),
             Self::AlreadyAttached { .. }
             | Self::LinkExists { .. }

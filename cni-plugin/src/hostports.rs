@@ -41,8 +41,8 @@ pub(crate) fn open(config: &Config, plan: &Plan, undo: &mut Undo<'_>) -> Result<
         .map_err(failed("open the host's ports"))
 }
 
-/// Pods' packets must pass a FORWARD whose policy is to drop. It is the node's
-/// business and not this pod's, so a failure is only told.
+/// Pods' packets must pass a FORWARD that drops at its end, by its policy or by a rule. It is
+/// the node's business and not this pod's, so a failure is only told.
 pub(crate) fn accept_forwarded(families: &[Family]) {
     let accepted =
         Firewall::open().and_then(|mut firewall| firewall.ensure_forward_accept_for(families));

@@ -20,7 +20,6 @@
 //! boot's id, and folders of other boots are leftovers that are deleted. That
 //! is also why nothing is fsynced.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -34,6 +33,7 @@ mod record;
 mod reserve;
 mod sticky;
 mod upkeep;
+mod usage;
 
 pub use pool::{Pool, Pools};
 pub use range::RangeSpec;
@@ -42,6 +42,7 @@ pub use reserve::Reservation;
 
 pub use lock::Locked;
 pub use upkeep::{Attachments, BusyOnes};
+pub use usage::{Holders, Usage};
 
 use lock::{lock, lock_attachment};
 use record::{list, list_of};
@@ -59,19 +60,6 @@ pub struct Store {
     sticky: Option<Sticky>,
 }
 
-/// How full a pool is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
-    /// Its ranges.
-    pub pool: String,
-    /// Addresses that can be given to pods.
-    pub size: u128,
-    /// Records of this family, also of addresses that are no longer in the pool.
-    pub holders: usize,
-    /// Addresses of the pool that nobody holds.
-    pub free: u128,
-}
-
 /// The store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum IpamError {
@@ -82,8 +70,8 @@ pub enum IpamError {
         pool: String,
         /// How many addresses they have for pods.
         size: u128,
-        /// How many records of this family there are.
-        holders: usize,
+        /// Who has them.
+        holders: Holders,
     },
     /// The address that was asked for is somebody else's.
     #[error("address {address} is taken")]
@@ -208,28 +196,6 @@ impl Store {
             .collect())
     }
 
-    /// How full the pools are, IPv4 first.
-    pub fn usage(&self, pools: &Pools) -> Result<Vec<Usage>, IpamError> {
-        let held = self.holders()?;
-        let of = |pool: &Pool| {
-            let family = held
-                .iter()
-                .filter(|held| held.address.is_ipv4() == pool.is_ipv4());
-            let taken: BTreeSet<IpAddr> = held
-                .iter()
-                .map(|held| held.address)
-                .filter(|ip| pool.contains(*ip))
-                .collect();
-            Usage {
-                pool: pool.to_string(),
-                size: pool.size(),
-                holders: family.count(),
-                free: pool.size().saturating_sub(taken.len() as u128),
-            }
-        };
-        Ok(pools.iter().map(of).collect())
-    }
-
     /// All records.
     pub fn holders(&self) -> Result<Vec<Held>, IpamError> {
         if !self.dir.exists() {
@@ -274,7 +240,7 @@ fn make(dir: &Path) -> Result<(), IpamError> {
 }
 
 /// Of the running boot.
-pub(crate) fn boot_id() -> Result<String, IpamError> {
+fn boot_id() -> Result<String, IpamError> {
     let text = std::fs::read_to_string(BOOT_ID).map_err(file("read", BOOT_ID))?;
     Ok(text.trim().to_owned())
 }

@@ -32,6 +32,8 @@ pub(crate) struct Repaired {
     links: usize,
     /// Routes, neighbour entries and gateway addresses that were missing.
     routes: usize,
+    /// Kernel settings of pods' interfaces that somebody had altered.
+    settings: usize,
     /// What was passed over, and why.
     skipped: Vec<String>,
     failures: Vec<String>,
@@ -43,6 +45,13 @@ impl Report for Repaired {
     }
 }
 
+/// One network that has records.
+struct Found {
+    network: String,
+    all: Attachments,
+    store: Store,
+}
+
 /// One network's records and the locks on those that are worked on.
 struct Held {
     network: String,
@@ -51,31 +60,20 @@ struct Held {
 }
 
 /// Writes again what is missing, of all networks or of one. What is there is
-/// left as it is, so this can be repeated at will.
+/// left as it is, so this can be repeated at will. A network whose records cannot be read or
+/// locked keeps no other from it.
 pub(crate) fn repair(options: &Options) -> Result<Repaired, Error> {
     let mut report = Repaired::default();
-    let networks = match &options.network {
-        Some(network) => vec![network.clone()],
-        None => Store::networks(&options.data_dir)?,
-    };
     let mut socket = Socket::open().map_err(netlink("open a netlink socket"))?;
-    let mut stores = Vec::new();
-    for network in networks {
-        let store = Store::open(&options.data_dir, &network)?;
-        if store.exists() {
-            stores.push((network, store.attachments()?, store));
-        }
-    }
-    let host = Host::look(&mut socket, stores.iter().map(|(_, all, _)| all))?;
+    let found = find(options, &mut report)?;
+    let host = Host::look(&mut socket, found.iter().map(|one| &one.all))?;
     // The locks live until all is written.
     let mut held = Vec::new();
-    for (network, before, store) in stores {
-        let wanting = before
-            .iter()
-            .filter(|(key, all)| may_have_ports(all) || host.lacks(&network, key, all));
-        let busy = store.busy_ones(wanting.map(|(key, _)| key))?;
-        let now = store.attachments()?;
-        held.push(Held { network, now, busy });
+    for one in &found {
+        match one.hold(&host) {
+            Ok(one) => held.push(one),
+            Err(error) => report.left_out(&one.network, &error),
+        }
     }
     // Anew, since calls may have ended meanwhile.
     let host = Host::look(&mut socket, held.iter().map(|one| &one.now))?;
@@ -85,6 +83,48 @@ pub(crate) fn repair(options: &Options) -> Result<Repaired, Error> {
     }
     firewall(&held, host.veths(), &mut report)?;
     Ok(report)
+}
+
+fn find(options: &Options, report: &mut Repaired) -> Result<Vec<Found>, Error> {
+    let networks = match &options.network {
+        Some(network) => vec![network.clone()],
+        None => Store::networks(&options.data_dir)?,
+    };
+    let mut found = Vec::new();
+    for network in networks {
+        let store = Store::open(&options.data_dir, &network)?;
+        match store.attachments() {
+            // A folder without records of ours may be anybody's, and gets no locks.
+            Ok(all) if all.is_empty() => {}
+            Ok(all) => found.push(Found {
+                network,
+                all,
+                store,
+            }),
+            Err(error) => report.left_out(&network, &error.into()),
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn hold(&self, host: &Host) -> Result<Held, Error> {
+        let network = self.network.clone();
+        let wanting = self
+            .all
+            .iter()
+            .filter(|(key, all)| may_have_ports(all) || host.lacks(&network, key, all));
+        let busy = self.store.busy_ones(wanting.map(|(key, _)| key))?;
+        let now = self.store.attachments()?;
+        Ok(Held { network, now, busy })
+    }
+}
+
+impl Repaired {
+    fn left_out(&mut self, network: &str, error: &Error) {
+        let text = format!("repair network {network}: {}", told(error));
+        self.failures.push(text);
+    }
 }
 
 fn firewall(held: &[Held], veths: &Veths, report: &mut Repaired) -> Result<(), Error> {

@@ -98,7 +98,12 @@ fn network(verb: NetworkVerb, environment: &Environment, conf: &[u8]) -> Result<
             let network = Network::lenient(conf)?;
             since("GC", Version::V1_1_0, network.version)?;
             let valid = Attachments::parse(conf)?;
-            gc::gc(&network, &valid, Delegate::of(&network, environment, conf))
+            let call = gc::Call {
+                network: &network,
+                environment,
+                conf,
+            };
+            gc::gc(call, &valid)
         }
         NetworkVerb::Status => {
             let config = Config::parse(conf)?;

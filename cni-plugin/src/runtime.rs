@@ -8,7 +8,7 @@ mod bandwidth;
 mod dns;
 mod recorded;
 
-pub(crate) use recorded::host_ports as recorded_host_ports;
+pub(crate) use recorded::{host_ports as recorded_host_ports, serve_loopback};
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -10,7 +10,7 @@ use crate::attach::netlink;
 use crate::config::Config;
 use crate::delegate::Delegate;
 use crate::error::Error;
-use crate::ipam::{self, Store};
+use crate::ipam::Store;
 use crate::sysctl;
 
 /// containerd asks this of networks of version 1.1.0, and holds the node
@@ -33,7 +33,7 @@ fn able(config: &Config) -> Result<(), Error> {
     store.try_write()?;
     let pods = store.holders()?.len();
     if let Some(path) = &config.pod_network_state
-        && let Some(why) = not_serving(path)?
+        && let Some(why) = not_serving(path, store.boot_id())?
     {
         return Err(Error::NotServing { why, pods });
     }
@@ -59,15 +59,51 @@ struct State {
     device: Option<String>,
 }
 
+/// What the daemon has said of the pod network.
+enum Word {
+    /// In this boot: that it serves.
+    Serves(State),
+    /// Nothing in this boot.
+    Silence(String),
+    /// Nothing that can be read.
+    Damaged(String),
+}
+
+/// An ADD before the daemon has served in this boot would be one by the conf of the boot
+/// before, to nowhere: with a podCIDR that may be another node's by now, without routes to
+/// peers and without a masquerade.
+///
+/// Runtimes that know STATUS wait for it; older ones do not ask. What else may be wrong with
+/// the state is no reason to keep a pod from starting.
+pub(crate) fn require_word(config: &Config, boot_id: &str) -> Result<(), Error> {
+    if let Some(path) = &config.pod_network_state
+        && let Ok(Word::Silence(why)) = word(path, boot_id)
+    {
+        return Err(Error::NotYet { why });
+    }
+    Ok(())
+}
+
 /// Why pods would have no network; `None` when they would.
 ///
 /// Only what this boot's daemon has said counts, and not whether it still runs:
 /// what it has put into the kernel stays, and its restart makes no node unready.
-fn not_serving(path: &Path) -> Result<Option<String>, Error> {
+fn not_serving(path: &Path, boot_id: &str) -> Result<Option<String>, Error> {
+    match word(path, boot_id)? {
+        Word::Silence(why) | Word::Damaged(why) => Ok(Some(why)),
+        Word::Serves(state) => match state.device {
+            Some(device) => missing(&device),
+            None => Ok(None),
+        },
+    }
+}
+
+/// `boot_id` is that of the boot which runs.
+fn word(path: &Path, boot_id: &str) -> Result<Word, Error> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Some(format!("there is no {}", path.display())));
+            return Ok(Word::Silence(format!("there is no {}", path.display())));
         }
         Err(source) => {
             let (op, path) = ("read", path.to_owned());
@@ -75,15 +111,13 @@ fn not_serving(path: &Path) -> Result<Option<String>, Error> {
         }
     };
     let Ok(state) = serde_json::from_slice::<State>(&text) else {
-        return Ok(Some(format!("{} is damaged", path.display())));
+        return Ok(Word::Damaged(format!("{} is damaged", path.display())));
     };
-    if state.boot_id != ipam::boot_id()? {
-        return Ok(Some(format!("{} is of another boot", path.display())));
+    if state.boot_id != boot_id {
+        let why = format!("{} is of another boot", path.display());
+        return Ok(Word::Silence(why));
     }
-    match state.device {
-        Some(device) => missing(&device),
-        None => Ok(None),
-    }
+    Ok(Word::Serves(state))
 }
 
 fn missing(device: &str) -> Result<Option<String>, Error> {
@@ -93,5 +127,19 @@ fn missing(device: &str) -> Result<Option<String>, Error> {
         Ok(_) => Ok(Some(format!("device {device} is down"))),
         Err(error) if error.is_not_found() => Ok(Some(format!("there is no device {device}"))),
         Err(error) => Err(look()(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_46_a_word_counts_in_the_boot_whose_records_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pod-network.json");
+        std::fs::write(&path, r#"{"bootId": "this"}"#).unwrap();
+        assert!(matches!(word(&path, "this"), Ok(Word::Serves(_))));
+        assert!(matches!(word(&path, "another"), Ok(Word::Silence(_))));
     }
 }

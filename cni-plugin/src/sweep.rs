@@ -12,8 +12,11 @@
 //! hostPort no record of its pod  and  no route to a live interface          closed
 //! ```
 
+mod give_back;
+mod networks;
 mod observed;
 mod ports;
+mod report;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,56 +24,25 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use seaway_netlink::{Link, Netns, Socket};
-use serde::Serialize;
 
+use self::give_back::Waits;
+pub(crate) use self::give_back::give_back;
+use self::networks::networks;
 use self::observed::{Observations, Thing};
 pub(crate) use self::ports::{forget_routed, orphans};
+use self::report::{Released, Swept};
 pub(crate) use self::verdict::Veth;
 use self::verdict::{Namespace, is_left_behind};
-use crate::args::Environment;
 use crate::attach::netlink;
 use crate::del::release_busy;
-use crate::delegate::Delegate;
 use crate::error::Error;
 use crate::hostports;
 use crate::ipam::{Key, Record, Store};
 use crate::plan::{Identity, group, is_host_ifname};
-use crate::upkeep::{Options, Report, told};
+use crate::upkeep::{Options, told};
 
-/// What was done.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Swept {
-    /// Attachments whose records, ports and addresses were released.
-    released: Vec<Released>,
-    /// Interfaces without a record that were removed.
-    removed_links: Vec<String>,
-    /// Pods that nobody knows, whose ports of the host were closed.
-    closed_host_ports: Vec<IpAddr>,
-    /// Seen for the first time, or not long enough.
-    waiting: usize,
-    /// Interfaces without a record that are alive.
-    alive_without_record: Vec<String>,
-    /// Boots whose records were purged.
-    purged_boots: usize,
-    /// What could not be done as it should be, and why.
-    skipped: Vec<String>,
-    failures: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Released {
-    #[serde(flatten)]
-    key: Key,
-    addresses: Vec<IpAddr>,
-}
-
-impl Report for Swept {
-    fn failed(&self) -> bool {
-        !self.failures.is_empty()
-    }
-}
+/// Without a conf there is nobody to ask who that plugin is.
+const UNTOLD: &str = "its record cannot be read; another IPAM plugin, if there is one, is not told";
 
 /// The veths of the host, by name.
 pub(crate) struct Veths(BTreeMap<String, Link>);
@@ -92,9 +64,28 @@ impl Veths {
     }
 }
 
-/// Sweeps one network. Goes on after failures, which are in the report.
+/// Sweeps one network, or all that have records. Goes on after failures, which are in the
+/// report.
 pub(crate) fn sweep(options: &Options) -> Result<Swept, Error> {
-    let network = options.network.as_deref().unwrap_or_default();
+    let mut waits = Waits::new();
+    if let Some(network) = &options.network {
+        return sweep_one(options, network, &mut waits);
+    }
+    let mut report = Swept::default();
+    for network in networks(&options.data_dir)? {
+        waits.next_network();
+        match sweep_one(options, &network, &mut waits) {
+            Ok(swept) => report.add(swept),
+            Err(error) => {
+                let text = format!("sweep network {network}: {}", told(&error));
+                report.failures.push(text);
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn sweep_one(options: &Options, network: &str, waits: &mut Waits) -> Result<Swept, Error> {
     let store = Store::open(&options.data_dir, network)?;
     let mut report = Swept::default();
     if !store.exists() {
@@ -116,6 +107,7 @@ pub(crate) fn sweep(options: &Options) -> Result<Swept, Error> {
         now: before.begin(options.apart)?,
         before,
         report,
+        waits,
     };
     for (key, contents) in &records {
         sweep.record(key, contents, &veths);
@@ -139,6 +131,7 @@ struct Sweep<'a> {
     before: Observations,
     now: Observations,
     report: Swept,
+    waits: &'a mut Waits,
 }
 
 impl Sweep<'_> {
@@ -187,7 +180,14 @@ impl Sweep<'_> {
             return Ok(None);
         }
         let skipped = &mut self.report.skipped;
-        release_busy(self.store, key, || give_back(key, record, skipped))?;
+        let waits = &mut *self.waits;
+        release_busy(self.store, key, || {
+            let Some(record) = record else {
+                skipped.push(format!("container {}: {UNTOLD}", key.container_id));
+                return Ok(());
+            };
+            waits.give_back(key, record)
+        })?;
         drop(busy);
         Ok(Some(contents.iter().map(|(address, _)| *address).collect()))
     }
@@ -258,28 +258,6 @@ impl Sweep<'_> {
         self.now.write(self.store)?;
         Ok(self.report)
     }
-}
-
-/// Tells another IPAM plugin that its address is free.
-fn give_back(key: &Key, record: Option<&Record>, skipped: &mut Vec<String>) -> Result<(), Error> {
-    let Some(record) = record else {
-        let why = "its record cannot be read; another IPAM plugin, if there is one, is not told";
-        skipped.push(format!("container {}: {why}", key.container_id));
-        return Ok(());
-    };
-    let Some(ipam) = &record.ipam else {
-        return Ok(());
-    };
-    let environment: Environment = [
-        ("CNI_CONTAINERID", &key.container_id),
-        ("CNI_IFNAME", &key.ifname),
-        ("CNI_NETNS", &record.netns),
-        ("CNI_PATH", &ipam.path),
-        ("CNI_ARGS", &ipam.args),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.clone()))
-    .into();
-    Delegate::of_record(ipam, &environment).tell("DEL")
 }
 
 /// What has become of the namespace of a record; one that cannot be read does

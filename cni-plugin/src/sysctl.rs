@@ -10,6 +10,13 @@ use seaway_netlink::{Netns, netns};
 
 use crate::error::Error;
 use crate::ipam::Pools;
+use crate::plan::is_host_ifname;
+
+mod living;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use living::{HostEnds, Setting};
 
 const ROOT: &str = "/proc/sys/net";
 const IPV6_CONF: &str = "/proc/sys/net/ipv6/conf";
@@ -48,7 +55,7 @@ pub(crate) fn prepare_host_end(ifname: &str, v6: bool, from_loopback: bool) -> R
     // (CVE-2020-10749). Without IPv6 there is no such file.
     ensure_if_there(&conf_v6("accept_ra"), "0")?;
     if v6 {
-        forward_v6()?;
+        forward_v6(Path::new(ROOT))?;
         ensure(&conf_v6("disable_ipv6"), "0")?;
     }
     Ok(())
@@ -99,18 +106,28 @@ pub(crate) fn require_forwarding(pools: &Pools) -> Result<(), Error> {
 /// Forwarding makes interfaces deaf to router advertisements, and so the node
 /// loses its default route, unless they are told to listen all the same
 /// (Documentation/networking/ip-sysctl, `accept_ra`).
-fn forward_v6() -> Result<(), Error> {
-    let all = path("ipv6", "conf/all/forwarding");
+///
+/// `net`: /proc/sys/net.
+fn forward_v6(net: &Path) -> Result<(), Error> {
+    let conf = net.join("ipv6/conf");
+    let all = conf.join("all/forwarding");
     if read(&all)?.as_deref() == Some("1") {
         return Ok(());
     }
-    let conf = Path::new(IPV6_CONF);
-    for entry in std::fs::read_dir(conf).map_err(|source| failed("list", conf, source))? {
-        let entry = entry.map_err(|source| failed("list", conf, source))?;
+    let listed = |source| failed("list", &conf, source);
+    for entry in std::fs::read_dir(&conf).map_err(listed)? {
+        let entry = entry.map_err(listed)?;
         let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // Another pod's end listens for as long as its own ADD needs to come to that; told
+        // here to go on, it would do so for good (CVE-2020-10749).
+        if name == "all" || name == "default" || is_host_ifname(&name) {
+            continue;
+        }
         let accept_ra = entry.path().join("accept_ra");
-        if name != "all" && name != "default" && read(&accept_ra)?.as_deref() == Some("1") {
-            ensure(&accept_ra, "2")?;
+        if read(&accept_ra)?.as_deref() == Some("1") {
+            // Others' interfaces may be gone by now.
+            ensure_if_there(&accept_ra, "2")?;
         }
     }
     ensure(&all, "1")
@@ -136,18 +153,18 @@ fn ensure_if_there(path: &Path, value: &str) -> Result<(), Error> {
 /// `false`: the kernel has no such setting. One open file serves both to look and to write, as
 /// finding a setting of a new interface is what costs.
 fn put(path: &Path, value: &str) -> Result<bool, Error> {
-    let refused = match File::options().read(true).write(true).open(path) {
-        Ok(file) => {
-            let now = text_of(&file).map_err(|source| failed("read", path, source))?;
-            if now == value {
-                return Ok(true);
-            }
-            // At the start: the kernel takes no value from behind it (`sysctl_writes_strict`).
-            match file.write_all_at(value.as_bytes(), 0) {
-                Ok(()) => return Ok(true),
-                Err(source) => source,
-            }
+    let open = File::options().read(true).write(true).open(path);
+    let outcome = open.and_then(|file| {
+        if text_of(&file)? == value {
+            return Ok(());
         }
+        // At the start: the kernel takes no value from behind it (`sysctl_writes_strict`).
+        file.write_all_at(value.as_bytes(), 0)
+    });
+    let refused = match outcome {
+        Ok(()) => return Ok(true),
+        // An interface may go while its setting is open: then even a write says so
+        // (`proc_sys_call_handler`, fs/proc/proc_sysctl.c).
         Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(source) => source,
     };

@@ -20,14 +20,17 @@ const EXIT_USAGE: u8 = 64;
 
 const USAGE: &str = "\
 seaway-cni repair [--data-dir DIR] [--network NAME]
-    writes routes and hostPorts of live pods again, and the accepts in FORWARD, where missing
-seaway-cni sweep [--data-dir DIR] --network NAME [--apart SECONDS]
-    releases what dead pods have left, seen so twice with so much time between (5 s)";
+    writes routes and hostPorts of live pods again, and the accepts in FORWARD, where missing,
+    and the kernel's settings of their interfaces, where altered
+seaway-cni sweep [--data-dir DIR] [--network NAME] [--apart SECONDS]
+    releases what dead pods have left, seen so twice with so much time between (5 s)
+Without --network they do so for all networks that have records in DIR (/run/seaway/cni).";
 
 /// What a verb is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) data_dir: PathBuf,
+    /// All that have records, if it is not given.
     pub(crate) network: Option<String>,
     /// Between two observations, at least.
     pub(crate) apart: Duration,
@@ -49,8 +52,7 @@ pub fn upkeep(
         _ => return None,
     };
     let options = match Options::parse(rest) {
-        Ok(options) if verb == "repair" || options.network.is_some() => options,
-        Ok(_) => return Some(usage("--network is required")),
+        Ok(options) => options,
         Err(why) => return Some(usage(&why)),
     };
     Some(match verb {
@@ -158,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_runtimes_call_is_never_taken_for_one_of_these() {
-        let words = ["seaway-cni", "sweep"].map(OsString::from);
+        // With a flag that is not known, so that nothing of this machine is touched.
+        let words = ["seaway-cni", "sweep", "--dry", "yes"].map(OsString::from);
         let environment = [("CNI_COMMAND".to_owned(), "ADD".to_owned())].into();
         let mut stdout = Vec::new();
         assert!(upkeep(&words, &environment, &mut stdout).is_none());

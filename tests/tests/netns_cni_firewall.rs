@@ -4,6 +4,12 @@
 
 #[path = "netns_cni_firewall/crowd.rs"]
 mod crowd;
+#[path = "netns_cni_firewall/flows.rs"]
+mod flows;
+#[path = "netns_cni_firewall/forward.rs"]
+mod forward;
+#[path = "netns_cni_firewall/memory.rs"]
+mod memory;
 
 use std::os::fd::AsFd;
 

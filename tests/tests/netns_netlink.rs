@@ -260,6 +260,45 @@ fn six_routes_and_addresses() {
     );
 }
 
+/// As in fabrics of routers, whose links may have IPv6 addresses only.
+#[test]
+fn of_a_route_with_several_next_hops_the_first_is_told() {
+    if !require_root() {
+        return;
+    }
+    let host = Netns::new("host");
+    for (place, up) in ["up0", "up1"].into_iter().enumerate() {
+        host.ip(&format!("link add {up} type veth peer name far{place}"));
+        host.ip(&format!("link set far{place} up"));
+        host.ip(&format!("link set {up} up"));
+        host.ip(&format!("addr add 10.{place}.0.1/24 dev {up}"));
+        host.ip(&format!("addr add fd0{place}::1/64 dev {up} nodad"));
+    }
+    for made in [
+        "route add default nexthop via 10.0.0.2 dev up0 nexthop via 10.1.0.2 dev up1",
+        "-6 route add default nexthop via fd01::2 dev up1 nexthop via fd00::2 dev up0",
+        "route add 10.8.0.0/16 nexthop via inet6 fe80::7 dev up1 nexthop via inet6 fe80::8 dev up0",
+        "route add 10.9.0.0/16 via inet6 fe80::9 dev up0",
+    ] {
+        host.ip(made);
+    }
+    let (_, mut socket) = open(&host);
+    let [up0, up1] = ["up0", "up1"].map(|name| socket.link_by_name(name).unwrap().index);
+    for (family, to, gateway, link) in [
+        (Family::V4, "0.0.0.0/0", "10.0.0.2", up0),
+        (Family::V6, "::/0", "fd01::2", up1),
+        (Family::V4, "10.8.0.0/16", "fe80::7", up1),
+        (Family::V4, "10.9.0.0/16", "fe80::9", up0),
+    ] {
+        let routes = socket.routes(&RouteFilter::of(family, RouteProtocol::BOOT));
+        let mut routes = routes.unwrap().into_iter();
+        let route = routes.find(|route| route.destination.to_string() == to);
+        let route = route.unwrap();
+        assert_eq!(route.gateway, Some(gateway.parse().unwrap()), "{to}");
+        assert_eq!(route.oif, Some(link), "{to}");
+    }
+}
+
 #[test]
 fn a_monitor_sees_what_others_do() {
     if !require_root() {

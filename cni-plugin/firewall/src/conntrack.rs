@@ -52,7 +52,8 @@ pub(crate) struct Flow {
     name: Vec<(u16, Vec<u8>)>,
 }
 
-/// Forgets the flows of one family that `wrong` picks.
+/// Forgets the flows of one family that `wrong` picks. Those of others, of which a node may
+/// have a million, take no memory.
 pub(crate) fn forget(
     wire: &mut Wire,
     family: Family,
@@ -60,12 +61,7 @@ pub(crate) fn forget(
 ) -> Result<usize, NetlinkError> {
     let all = Attributes::after_header(number(family), 0);
     let list = message(GET, 0, all, "flow list", family);
-    let flows = wire.dump(&list)?;
-    let doomed: Vec<Flow> = flows
-        .iter()
-        .filter_map(|reply| Flow::parse(reply, family))
-        .filter(wrong)
-        .collect();
+    let doomed = wire.dump_some(&list, |reply| Flow::parse(&reply, family).filter(&wrong))?;
     for flow in &doomed {
         let mut attributes = Attributes::after_header(number(family), 0);
         for (kind, value) in &flow.name {

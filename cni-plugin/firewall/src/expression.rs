@@ -9,15 +9,16 @@ use crate::attributes::Attributes;
 use crate::ruleset::{Action, Match, Rule};
 
 pub(crate) const LIST_ELEMENT: u16 = 1;
-const EXPRESSION_NAME: u16 = 1;
-const EXPRESSION_DATA: u16 = 2;
+pub(crate) const EXPRESSION_NAME: u16 = 1;
+pub(crate) const EXPRESSION_DATA: u16 = 2;
+pub(crate) const IMMEDIATE_DATA: u16 = 2;
 pub(crate) const DATA_VALUE: u16 = 1;
-const DATA_VERDICT: u16 = 2;
-const VERDICT_CODE: u16 = 1;
+pub(crate) const DATA_VERDICT: u16 = 2;
+pub(crate) const VERDICT_CODE: u16 = 1;
 const VERDICT_CHAIN: u16 = 2;
 /// `NFT_JUMP` and `NFT_RETURN`, which are negative numbers.
-const JUMP: u32 = (-3i32).cast_unsigned();
-const RETURN: u32 = (-5i32).cast_unsigned();
+pub(crate) const JUMP: u32 = (-3i32).cast_unsigned();
+pub(crate) const RETURN: u32 = (-5i32).cast_unsigned();
 const REGISTER_VERDICT: u32 = 0;
 const REGISTER_1: u32 = 1;
 const NETWORK_HEADER: u32 = 1;
@@ -34,8 +35,8 @@ const FIB_DADDR: u32 = 1 << 1;
 const LOCAL: u32 = 2;
 const NAT_DESTINATION: u32 = 1;
 /// `NF_DROP` and `NF_ACCEPT`.
-const DROP: u32 = 0;
-const ACCEPT: u32 = 1;
+pub(crate) const DROP: u32 = 0;
+pub(crate) const ACCEPT: u32 = 1;
 /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`.
 const RANDOM_FULLY: u32 = 1 << 4;
 
@@ -176,7 +177,7 @@ fn verdict(list: Attributes, code: u32, target: Option<&str>) -> Attributes {
     let data = Attributes::default().nested(DATA_VERDICT, &verdict);
     let immediate = Attributes::default()
         .number(1, REGISTER_VERDICT)
-        .nested(2, &data);
+        .nested(IMMEDIATE_DATA, &data);
     expression(list, "immediate", &immediate)
 }
 

@@ -3,12 +3,17 @@
 //! An accept in our table does not override a drop in another one, so pods of a node with
 //! such a chain are cut off by it unless its owner lets them pass. It can only be told.
 
-use seaway_netlink::Family;
 use seaway_netlink::wire::{Frame, Reply};
+use seaway_netlink::{Family, NetlinkError};
 
 use crate::attributes::Attributes;
-use crate::firewall::{Firewall, FirewallError};
-use crate::message::{GET_CHAIN, SUBSYSTEM, text};
+use crate::fate::{Fate, drops, fate};
+use crate::firewall::{FAMILIES, Firewall, FirewallError};
+use crate::message::{
+    GET_CHAIN, GET_RULE, RULE_CHAIN, RULE_TABLE, SUBSYSTEM, place_and_comment, text,
+};
+use crate::passage::Forwarding;
+use crate::ruleset::keyword;
 use crate::set::find;
 use crate::{TABLE, forward};
 
@@ -23,7 +28,8 @@ const FORWARD: u32 = 2;
 /// `NF_DROP`.
 const DROP: u32 = 0;
 
-/// A base chain at the forward hook whose policy is to drop.
+/// A base chain at the forward hook that drops what it has not accepted: by its policy, or by
+/// a rule without conditions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForeignDrop {
     /// As `nft` spells it: `ip`, `ip6`, or `inet` for both.
@@ -34,33 +40,96 @@ pub struct ForeignDrop {
     pub chain: String,
 }
 
+/// One that may be such.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ForwardChain {
+    names: ForeignDrop,
+    /// `NFPROTO_*`
+    protocol: u8,
+    policy_drops: bool,
+}
+
 impl Firewall {
-    /// Other people's chains that drop forwarded packets by their policy. Those of
-    /// iptables are not among them: in their FORWARD we have accepts.
+    /// Other people's chains that drop forwarded packets at their end. In the
+    /// FORWARD of iptables we have accepts, so it is among them only where
+    /// somebody has put a drop before everything else; that of iptables-legacy,
+    /// whose changes nobody hears of, never is.
     pub fn foreign_drops(&mut self) -> Result<Vec<ForeignDrop>, FirewallError> {
-        // Of no family in particular means all.
-        let list = Frame {
-            kind: (SUBSYSTEM << 8) | GET_CHAIN,
-            flags: 0,
-            payload: Attributes::after_header(0, 0).finish(),
-            op: "chain list",
-            object: String::from("all"),
-        };
-        match self.wire.dump(&list) {
-            Ok(replies) => Ok(replies.iter().filter_map(foreign_drop).collect()),
+        let mut found = match self.dropping_chains() {
+            Ok(found) => found,
             // Without nf_tables there is nothing.
-            Err(error) if error.is_not_found() || error.is_unsupported() => Ok(Vec::new()),
+            Err(error) if error.is_not_found() || error.is_unsupported() => Vec::new(),
             Err(source) => {
                 let family = Family::V4;
-                Err(FirewallError::Read { family, source })
+                return Err(FirewallError::Read { family, source });
+            }
+        };
+        for family in FAMILIES {
+            if self.forwarding(family)? == Forwarding::Stopped {
+                found.push(ForeignDrop {
+                    family: keyword(family),
+                    table: forward::TABLE.to_owned(),
+                    chain: forward::CHAIN.to_owned(),
+                });
             }
         }
+        Ok(found)
+    }
+
+    fn dropping_chains(&mut self) -> Result<Vec<ForeignDrop>, NetlinkError> {
+        // Of no family in particular means all.
+        let payload = Attributes::after_header(0, 0).finish();
+        let list = listing(GET_CHAIN, payload, "chain list", String::from("all"));
+        let chains = self.wire.dump_some(&list, |reply| foreign_chain(&reply))?;
+        let mut found = Vec::new();
+        for chain in chains {
+            match self.end_of(&chain) {
+                Ok(end) if drops(chain.policy_drops, end) => found.push(chain.names),
+                Ok(_) => {}
+                // It has gone since it was listed.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn end_of(&mut self, chain: &ForwardChain) -> Result<Option<Fate>, NetlinkError> {
+        let names = &chain.names;
+        let payload = Attributes::after_header(chain.protocol, 0)
+            .text(RULE_TABLE, &names.table)
+            .text(RULE_CHAIN, &names.chain)
+            .finish();
+        let object = format!("{} {} {}", names.family, names.table, names.chain);
+        let list = listing(GET_RULE, payload, "rule list", object);
+        // Before 4.17 the kernel lists all rules.
+        let pick = |reply: Reply| fate_in(names, &reply);
+        let ends = self.wire.dump_some(&list, pick)?;
+        Ok(ends.first().copied())
     }
 }
 
-pub(crate) fn foreign_drop(reply: &Reply) -> Option<ForeignDrop> {
+/// As [`fate`], of a rule in this chain.
+fn fate_in(names: &ForeignDrop, rule: &Reply) -> Option<Fate> {
+    let (table, chain, _) = place_and_comment(rule)?;
+    let is_there = table == names.table && chain == names.chain;
+    is_there.then(|| fate(rule)).flatten()
+}
+
+fn listing(message: u16, payload: Vec<u8>, op: &'static str, object: String) -> Frame {
+    Frame {
+        kind: (SUBSYSTEM << 8) | message,
+        flags: 0,
+        payload,
+        op,
+        object,
+    }
+}
+
+pub(crate) fn foreign_chain(reply: &Reply) -> Option<ForwardChain> {
+    let protocol = *reply.payload.first()?;
     // NFPROTO_INET, NFPROTO_IPV4 and NFPROTO_IPV6.
-    let family = match *reply.payload.first()? {
+    let family = match protocol {
         1 => "inet",
         2 => "ip",
         10 => "ip6",
@@ -70,21 +139,28 @@ pub(crate) fn foreign_drop(reply: &Reply) -> Option<ForeignDrop> {
     let number = |bytes: Vec<u8>| bytes.first_chunk().copied().map(u32::from_be_bytes);
     let hook = find(body, CHAIN_HOOK)?;
     let forwards = find(&hook, HOOK_NUMBER).and_then(number) == Some(FORWARD);
-    let drops = find(body, CHAIN_POLICY).and_then(number) == Some(DROP);
+    let policy_drops = find(body, CHAIN_POLICY).and_then(number) == Some(DROP);
     let table = text(&find(body, CHAIN_TABLE)?);
     let chain = text(&find(body, CHAIN_NAME)?);
-    let of_iptables = family != "inet" && table == forward::TABLE && chain == "FORWARD";
+    let of_iptables = family != "inet" && table == forward::TABLE && chain == forward::CHAIN;
     let foreign = table != TABLE && !of_iptables;
-    (forwards && drops && foreign).then_some(ForeignDrop {
+    let names = ForeignDrop {
         family,
         table,
         chain,
+    };
+    (forwards && foreign).then_some(ForwardChain {
+        names,
+        protocol,
+        policy_drops,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expression::{EXPRESSION_NAME, LIST_ELEMENT};
+    use crate::message::RULE_EXPRESSIONS;
 
     fn chain(family: u8, table: &str, name: &str, hook: Option<u32>, policy: u32) -> Reply {
         let mut attributes = Attributes::after_header(family, 0)
@@ -102,39 +178,68 @@ mod tests {
         }
     }
 
+    /// Kernels before 4.17 list the rules of all chains whichever is asked for.
     #[test]
-    fn chains_of_others_that_drop_what_is_forwarded_are_found_and_no_other() {
+    fn rules_of_other_chains_do_not_end_this_one() {
+        let names = ForeignDrop {
+            family: "inet",
+            table: "guard".to_owned(),
+            chain: "fw".to_owned(),
+        };
+        let reject = Attributes::default().text(EXPRESSION_NAME, "reject");
+        let list = Attributes::default().nested(LIST_ELEMENT, &reject);
+        for (table, chain, want) in [
+            ("guard", "fw", Some(Fate::Drop)),
+            ("guard", "input", None),
+            ("other", "fw", None),
+        ] {
+            let rule = Attributes::after_header(1, 0)
+                .text(RULE_TABLE, table)
+                .text(RULE_CHAIN, chain)
+                .nested(RULE_EXPRESSIONS, &list);
+            let payload = rule.finish();
+            let found = fate_in(&names, &Reply { kind: 0, payload });
+            assert_eq!(found, want, "{table} {chain}");
+        }
+    }
+
+    #[test]
+    fn chains_of_others_that_see_what_is_forwarded_are_found_and_no_other() {
         let found = |family, table, name, hook, policy| {
-            let found = foreign_drop(&chain(family, table, name, hook, policy));
-            found.map(|drop| format!("{} {} {}", drop.family, drop.table, drop.chain))
+            let found = foreign_chain(&chain(family, table, name, hook, policy))?;
+            let ForeignDrop {
+                family,
+                table,
+                chain,
+            } = found.names;
+            let (protocol, drops) = (found.protocol, found.policy_drops);
+            Some(format!("{protocol} {family} {table} {chain} {drops}"))
         };
         let forward = Some(FORWARD);
         for (family, name) in [(1, "inet"), (2, "ip"), (10, "ip6")] {
-            let expect = format!("{name} guard fw");
-            assert_eq!(found(family, "guard", "fw", forward, DROP), Some(expect));
+            for (policy, drops) in [(DROP, true), (1, false)] {
+                let expect = format!("{family} {name} guard fw {drops}");
+                assert_eq!(found(family, "guard", "fw", forward, policy), Some(expect));
+            }
         }
         // inet is not iptables', whatever its name.
         assert!(found(1, "filter", "FORWARD", forward, DROP).is_some());
-        for (family, table, name, hook, policy) in [
-            (2, "filter", "FORWARD", forward, DROP),
-            (10, "filter", "FORWARD", forward, DROP),
-            (2, TABLE, "fw", forward, DROP),
-            (1, "guard", "fw", forward, 1),
+        for (family, table, name, hook) in [
+            (2, "filter", "FORWARD", forward),
+            (10, "filter", "FORWARD", forward),
+            (2, TABLE, "fw", forward),
             // Input, a chain without a hook, and that of a bridge.
-            (1, "guard", "fw", Some(1), DROP),
-            (1, "guard", "fw", None, DROP),
-            (7, "guard", "fw", forward, DROP),
+            (1, "guard", "fw", Some(1)),
+            (1, "guard", "fw", None),
+            (7, "guard", "fw", forward),
         ] {
-            assert_eq!(
-                found(family, table, name, hook, policy),
-                None,
-                "{table} {name}"
-            );
+            let found = found(family, table, name, hook, DROP);
+            assert_eq!(found, None, "{table} {name}");
         }
         let whole = chain(1, "guard", "fw", forward, DROP).payload;
         for length in 0..whole.len() {
             let payload = whole[..length].to_vec();
-            foreign_drop(&Reply { kind: 0, payload });
+            foreign_chain(&Reply { kind: 0, payload });
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Accepting pods' packets where somebody drops what is forwarded.
 //!
-//! Docker and some distributions set the policy of FORWARD to drop. An accept
-//! in our own table does not override that, so it goes to where the policy is:
-//! to the end of `filter FORWARD` of the iptables that drops, behind
-//! everybody's rules. iptables-nft is written by netlink here;
-//! iptables-legacy is in [`legacy`](crate::legacy).
+//! Docker and some distributions set the policy of FORWARD to drop, others end
+//! it with a rule that rejects everything. An accept in our own table does not
+//! override that, so it goes to where the drop is: to the end of `filter
+//! FORWARD` of the iptables that drops, behind everybody's rules but the first
+//! that no packet comes past. A drop before everybody's rules is somebody's will
+//! and left alone. iptables-nft is written by netlink here; iptables-legacy is in
+//! [`legacy`](crate::legacy).
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use seaway_netlink::Family;
@@ -12,24 +14,34 @@ use seaway_netlink::wire::{Frame, Reply};
 
 use crate::attributes::Attributes;
 use crate::expression::expressions;
+use crate::fate::fate;
 use crate::firewall::{Change, FAMILIES, Firewall, FirewallError};
 use crate::legacy;
 use crate::message::{
     self, DELETE_RULE, GET_CHAIN, GET_RULE, NEW_RULE, RULE_CHAIN, RULE_EXPRESSIONS, RULE_HANDLE,
     RULE_TABLE, RULE_USERDATA, batch, comment_userdata, frame, number,
 };
+use crate::passage::{Forwarding, Notable, Passage, ours};
 use crate::ruleset::{Action, Match, Rule};
 use crate::set::find;
 
 /// Of iptables, whichever flavour.
 pub(crate) const TABLE: &str = "filter";
-const CHAIN: &str = "FORWARD";
+pub(crate) const CHAIN: &str = "FORWARD";
 pub(crate) const POD_LINKS: &str = "sw";
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
 const CHAIN_POLICY: u16 = 5;
+/// How many rules it has; nothing can jump to it.
+const CHAIN_USE: u16 = 6;
+/// `NFTA_RULE_POSITION`, include/uapi/linux/netfilter/nf_tables.h: where a rule shall be, and
+/// in lists, which one is before it.
+const RULE_POSITION: u16 = 6;
 /// `NF_DROP`, in network byte order.
 const DROP: [u8; 4] = [0; 4];
+const NONE: [u8; 4] = [0; 4];
+/// Others may take away, between the look and the write, the rule before which ours shall be.
+pub(crate) const ATTEMPTS: usize = 3;
 
 /// By which our rules in a foreign chain are known.
 pub(crate) const COMMENTS: [&str; 2] = ["seaway: from pods", "seaway: to pods"];
@@ -40,21 +52,11 @@ const RULES: [(Match, &str); 2] = [
     (Match::OutputPrefix(POD_LINKS), COMMENTS[1]),
 ];
 
-/// What becomes of pods' packets at the end of FORWARD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Forwarding {
-    /// Its policy is not to drop, or there is no such chain.
-    Free,
-    /// It drops, but not pods' packets.
-    Accepted,
-    /// It drops them, too.
-    Dropped,
-}
-
 impl Firewall {
-    /// Makes sure that pods' packets survive a FORWARD whose policy is to
-    /// drop, in the flavours of iptables that have one. Where it is not, or
-    /// there is no such chain, nothing is done.
+    /// Makes sure that pods' packets survive a FORWARD that drops, by its policy
+    /// or by a rule without conditions, in the flavours of iptables that have
+    /// one. Where none does, or there is no such chain, or where somebody has put
+    /// a drop before everything else, nothing is done.
     ///
     /// # Errors
     /// One flavour that failed does not keep the other from being done.
@@ -99,9 +101,7 @@ impl Firewall {
     pub(crate) fn remove_forward_accept(&mut self) -> Result<Change, FirewallError> {
         let mut change = Change::Unchanged;
         for family in FAMILIES {
-            let ours = self.forward_rules(family)?;
-            let frames: Vec<Frame> = ours
-                .iter()
+            let frames: Vec<Frame> = ours(&self.forward_rules(family)?)
                 .map(|(_, handle)| delete_rule(family, handle))
                 .collect();
             if !frames.is_empty() {
@@ -117,60 +117,84 @@ impl Firewall {
 
     /// What iptables-nft's FORWARD does.
     pub(crate) fn forwarding(&mut self, family: Family) -> Result<Forwarding, FirewallError> {
-        if !self.drops_forwarded(family)? {
-            return Ok(Forwarding::Free);
-        }
-        let have = self.forward_rules(family)?;
-        let accepted = COMMENTS
-            .iter()
-            .all(|comment| have.iter().any(|(other, _)| other == comment));
-        Ok(if accepted {
-            Forwarding::Accepted
-        } else {
-            Forwarding::Dropped
-        })
+        let chain = self.forward_chain(family)?;
+        Ok(chain.map_or(Forwarding::Free, |chain| chain.forwarding()))
     }
 
     fn ensure_accept(&mut self, family: Family) -> Result<Change, FirewallError> {
-        if !self.drops_forwarded(family)? {
-            return Ok(Change::Unchanged);
+        let mut attempt = 1;
+        loop {
+            let chain = self.forward_chain(family)?;
+            let frames = chain.map_or_else(Vec::new, |chain| accepts(family, &chain));
+            if frames.is_empty() {
+                return Ok(Change::Unchanged);
+            }
+            match self.write(family, &batch(frames)) {
+                Err(FirewallError::Write { source, .. })
+                    if source.is_not_found() && attempt < ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                outcome => return outcome.map(|()| Change::Changed),
+            }
         }
-        let have = self.forward_rules(family)?;
-        let missing: Vec<Frame> = RULES
-            .into_iter()
-            .filter(|(_, comment)| !have.iter().any(|(other, _)| other == comment))
-            .map(|(matches, comment)| add_rule(family, matches, comment))
-            .collect();
-        if missing.is_empty() {
-            return Ok(Change::Unchanged);
-        }
-        self.write(family, &batch(missing))?;
-        Ok(Change::Changed)
     }
 
-    fn drops_forwarded(&mut self, family: Family) -> Result<bool, FirewallError> {
+    /// `None`: iptables-nft has no FORWARD here.
+    fn forward_chain(&mut self, family: Family) -> Result<Option<Passage<Vec<u8>>>, FirewallError> {
+        let Some((policy_drops, is_empty)) = self.forward_head(family)? else {
+            return Ok(None);
+        };
+        // Rules that a transaction only prepares to delete are not counted any more. Where we
+        // may have to write, the list itself says what is there.
+        let rules = if is_empty && !policy_drops {
+            Vec::new()
+        } else {
+            self.forward_rules(family)?
+        };
+        Ok(Some(Passage {
+            policy_drops,
+            rules,
+        }))
+    }
+
+    /// Whether the policy is to drop, and whether there are no rules. `None`: no packet comes
+    /// to such a chain.
+    fn forward_head(&mut self, family: Family) -> Result<Option<(bool, bool)>, FirewallError> {
         let attributes = Attributes::after_header(number(family), 0)
             .text(CHAIN_TABLE, TABLE)
             .text(CHAIN_NAME, CHAIN);
         let get = frame(GET_CHAIN, 0, attributes, "chain show", family, CHAIN);
         match self.wire.transact(std::slice::from_ref(&get)) {
-            Ok(replies) => Ok(replies.iter().any(|reply| {
-                let body = reply.payload.get(4..).unwrap_or_default();
-                find(body, CHAIN_POLICY).is_some_and(|policy| policy == DROP)
+            Ok(replies) => Ok(replies.iter().find_map(|reply| {
+                let body = reply.payload.get(4..)?;
+                let policy = find(body, CHAIN_POLICY)?;
+                let is_empty = find(body, CHAIN_USE).is_some_and(|uses| uses == NONE);
+                Some((policy == DROP, is_empty))
             })),
-            Err(error) if error.is_not_found() || error.is_unsupported() => Ok(false),
+            Err(error) if error.is_not_found() || error.is_unsupported() => Ok(None),
             Err(source) => Err(FirewallError::Read { family, source }),
         }
     }
 
-    /// (comment, handle) of our rules in FORWARD.
-    fn forward_rules(&mut self, family: Family) -> Result<Vec<(String, Vec<u8>)>, FirewallError> {
+    /// The rules of FORWARD that matter, named by their handles; others in a row are one.
+    fn forward_rules(&mut self, family: Family) -> Result<Vec<Notable<Vec<u8>>>, FirewallError> {
         let attributes = Attributes::after_header(number(family), 0)
             .text(RULE_TABLE, TABLE)
             .text(RULE_CHAIN, CHAIN);
         let list = frame(GET_RULE, 0, attributes, "rule list", family, CHAIN);
         // Before 4.17 the kernel lists all rules; long lists are filtered as they come.
-        match self.wire.dump_some(&list, |reply| our_rule(&reply)) {
+        let mut behind_other = false;
+        let pick = |reply: Reply| {
+            let rule = notable(&reply)?;
+            let is_other = rule == Notable::Other;
+            // A list that was interrupted begins anew with the rule that has none before it.
+            let is_first = find(reply.payload.get(4..)?, RULE_POSITION).is_none();
+            let is_more = is_other && behind_other && !is_first;
+            behind_other = is_other;
+            (!is_more).then_some(rule)
+        };
+        match self.wire.dump_some(&list, pick) {
             Ok(rules) => Ok(rules),
             Err(error) if error.is_not_found() || error.is_unsupported() => Ok(Vec::new()),
             Err(source) => Err(FirewallError::Read { family, source }),
@@ -178,21 +202,48 @@ impl Firewall {
     }
 }
 
-pub(crate) fn our_rule(reply: &Reply) -> Option<(String, Vec<u8>)> {
+/// `None`: it is in another chain.
+pub(crate) fn notable(reply: &Reply) -> Option<Notable<Vec<u8>>> {
     let (table, chain, comment) = message::place_and_comment(reply)?;
-    let ours = table == TABLE && chain == CHAIN && COMMENTS.contains(&comment.as_str());
+    if table != TABLE || chain != CHAIN {
+        return None;
+    }
     let handle = find(reply.payload.get(4..)?, RULE_HANDLE)?;
-    ours.then_some((comment, handle))
+    Some(match COMMENTS.into_iter().find(|ours| *ours == comment) {
+        Some(ours) => Notable::Ours(ours, handle),
+        None => fate(reply).map_or(Notable::Other, |fate| Notable::End(fate, handle)),
+    })
 }
 
-fn add_rule(family: Family, matches: Match, comment: &str) -> Frame {
+/// What has to be written so that pods' packets pass.
+fn accepts(family: Family, chain: &Passage<Vec<u8>>) -> Vec<Frame> {
+    if chain.forwarding() != Forwarding::Dropped {
+        return Vec::new();
+    }
+    let idle = chain.idle().into_iter();
+    let deletions = idle.map(|(_, handle)| delete_rule(family, handle));
+    let missing = chain.missing();
+    let before = chain.before().map(Vec::as_slice);
+    let additions = RULES
+        .into_iter()
+        .filter(|(_, comment)| missing.contains(comment))
+        .map(|(matches, comment)| add_rule(family, matches, comment, before));
+    deletions.chain(additions).collect()
+}
+
+/// Without a rule `before` which it shall be, it comes last.
+fn add_rule(family: Family, matches: Match, comment: &str, before: Option<&[u8]>) -> Frame {
     let rule = Rule::new(vec![matches], Action::Accept);
-    let attributes = Attributes::after_header(number(family), 0)
+    let mut attributes = Attributes::after_header(number(family), 0)
         .text(RULE_TABLE, TABLE)
         .text(RULE_CHAIN, CHAIN)
         .nested(RULE_EXPRESSIONS, &expressions(family, &rule))
         .bytes(RULE_USERDATA, &comment_userdata(comment));
-    let flags = NLM_F_CREATE | NLM_F_APPEND;
+    let mut flags = NLM_F_CREATE;
+    match before {
+        Some(handle) => attributes = attributes.bytes(RULE_POSITION, handle),
+        None => flags |= NLM_F_APPEND,
+    }
     frame(NEW_RULE, flags, attributes, "rule add", family, comment)
 }
 

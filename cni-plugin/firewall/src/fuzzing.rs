@@ -4,8 +4,9 @@ use seaway_netlink::Family;
 use seaway_netlink::wire::Reply;
 
 use crate::conntrack::Flow;
-use crate::foreign::foreign_drop;
-use crate::forward::our_rule;
+use crate::fate::fate;
+use crate::foreign::foreign_chain;
+use crate::forward::notable;
 use crate::message::{mark, place_and_comment};
 use crate::set::elements;
 use crate::watch::{judge, read};
@@ -20,8 +21,9 @@ pub fn reply(bytes: &[u8]) {
     drop(elements(&reply));
     drop(mark(&reply));
     drop(place_and_comment(&reply));
-    drop(foreign_drop(&reply));
-    drop(our_rule(&reply));
+    drop(foreign_chain(&reply));
+    drop(notable(&reply));
+    std::hint::black_box(fate(&reply));
     read(bytes, &mut |heard| {
         std::hint::black_box(judge(heard));
     });

@@ -11,8 +11,10 @@ use std::process::Command;
 use seaway_netlink::Family;
 use seaway_netlink::netns::own_proc;
 
+use crate::fate::Fate;
 use crate::firewall::{Change, FAMILIES, FirewallError};
-use crate::forward::{COMMENTS, Forwarding, POD_LINKS};
+use crate::forward::{ATTEMPTS, COMMENTS, POD_LINKS};
+use crate::passage::{Forwarding, Notable, Passage, ours};
 
 /// Where programs of the administrator are; a container runtime may start us
 /// without a PATH.
@@ -34,7 +36,10 @@ pub(crate) fn missing_programs() -> Vec<&'static str> {
 pub(crate) fn forwarding(family: Family) -> Result<Forwarding, FirewallError> {
     match usable(family) {
         None => Ok(Forwarding::Free),
-        Some(program) => Ok(judge(&listed(family, &program)?)),
+        Some(program) => {
+            let chain = chain(&mut |words| run(family, &program, words))?;
+            Ok(chain.forwarding())
+        }
     }
 }
 
@@ -43,14 +48,63 @@ pub(crate) fn ensure_accept(family: Family) -> Result<Change, FirewallError> {
     let Some(program) = usable(family) else {
         return Ok(Change::Unchanged);
     };
-    let listed = listed(family, &program)?;
-    if judge(&listed) != Forwarding::Dropped {
-        return Ok(Change::Unchanged);
+    let outcome = ensure_by(&mut |words| run(family, &program, words))?;
+    outcome.ok_or_else(|| FirewallError::Legacy {
+        program: name(family),
+        why: "others change FORWARD all the time".to_owned(),
+    })
+}
+
+/// Runs the program of one family with these words, and says what it has printed.
+type Iptables<'a> = &'a mut dyn FnMut(&[String]) -> Result<String, FirewallError>;
+
+/// Reading and writing are processes of their own, and others may come between them, so what
+/// was written is looked at. `None`: it never was where it belongs, and is not there any more.
+fn ensure_by(iptables: Iptables<'_>) -> Result<Option<Change>, FirewallError> {
+    let mut change = Change::Unchanged;
+    let mut found = chain(iptables)?;
+    let mut failure = None;
+    for _ in 0..ATTEMPTS {
+        if found.forwarding() != Forwarding::Dropped {
+            return Ok(Some(change));
+        }
+        let missing = found.missing();
+        let written = write(iptables, &found);
+        let now = chain(iptables)?;
+        match written {
+            Ok(()) if now.are_last(&missing) => return Ok(Some(Change::Changed)),
+            // Nobody has changed anything, so it would fail again.
+            Err(error) if now == found => return Err(error),
+            outcome => failure = outcome.err(),
+        }
+        change = Change::Changed;
+        for (comment, _) in ours(&now.rules).filter(|(comment, _)| missing.contains(comment)) {
+            delete(iptables, comment)?;
+        }
+        found = chain(iptables)?;
     }
-    for rule in RULES.iter().filter(|rule| !has(&listed, rule.comment)) {
-        run(family, &program, &rule.words("-A"))?;
+    if found.forwarding() != Forwarding::Dropped {
+        return Ok(Some(change));
     }
-    Ok(Change::Changed)
+    failure.map_or(Ok(None), Err)
+}
+
+/// Writes what is missing before the end of the chain, where that was when it was read.
+fn write(iptables: Iptables<'_>, chain: &Passage<usize>) -> Result<(), FirewallError> {
+    for (comment, _) in chain.idle() {
+        delete(iptables, comment)?;
+    }
+    let missing = chain.missing();
+    let missing = RULES.iter().filter(|rule| missing.contains(&rule.comment));
+    // What was deleted came behind that number, what is added shifts it.
+    for (shift, rule) in missing.enumerate() {
+        let words = match chain.before() {
+            Some(before) => rule.words(&["-I", "FORWARD", &(before + shift).to_string()]),
+            None => rule.words(&["-A", "FORWARD"]),
+        };
+        iptables(&words)?;
+    }
+    Ok(())
 }
 
 /// Takes the accepts away; absent is fine.
@@ -58,13 +112,22 @@ pub(crate) fn remove_accept(family: Family) -> Result<Change, FirewallError> {
     let Some(program) = usable(family) else {
         return Ok(Change::Unchanged);
     };
-    let listed = listed(family, &program)?;
+    let iptables: Iptables<'_> = &mut |words| run(family, &program, words);
     let mut change = Change::Unchanged;
-    for rule in RULES.iter().filter(|rule| has(&listed, rule.comment)) {
-        run(family, &program, &rule.words("-D"))?;
+    for (comment, _) in ours(&chain(iptables)?.rules) {
+        delete(iptables, comment)?;
         change = Change::Changed;
     }
     Ok(change)
+}
+
+/// Deletes the first one with this comment. By what it says: numbers change with every rule
+/// that somebody else takes away meanwhile.
+fn delete(iptables: Iptables<'_>, comment: &str) -> Result<(), FirewallError> {
+    for rule in RULES.iter().filter(|rule| rule.comment == comment) {
+        iptables(&rule.words(&["-D", "FORWARD"]))?;
+    }
+    Ok(())
 }
 
 struct Rule {
@@ -85,11 +148,10 @@ const RULES: [Rule; 2] = [
 ];
 
 impl Rule {
-    fn words(&self, verb: &str) -> Vec<String> {
+    /// Behind a verb and where it acts.
+    fn words(&self, place: &[&str]) -> Vec<String> {
         let links = format!("{POD_LINKS}+");
-        let words = [
-            verb,
-            "FORWARD",
+        let rule = [
             self.direction,
             &links,
             "-m",
@@ -99,28 +161,62 @@ impl Rule {
             "-j",
             "ACCEPT",
         ];
-        words.map(str::to_owned).to_vec()
+        let words = place.iter().chain(&rule);
+        words.map(|word| (*word).to_owned()).collect()
     }
+}
+
+/// FORWARD as it is; its rules are named by their numbers.
+fn chain(iptables: Iptables<'_>) -> Result<Passage<usize>, FirewallError> {
+    let listed = iptables(&["-S".to_owned(), "FORWARD".to_owned()])?;
+    Ok(read(&listed))
 }
 
 /// What `-S FORWARD` has printed.
-fn judge(listed: &str) -> Forwarding {
-    if !listed.lines().any(|line| line == "-P FORWARD DROP") {
-        Forwarding::Free
-    } else if RULES.iter().all(|rule| has(listed, rule.comment)) {
-        Forwarding::Accepted
-    } else {
-        Forwarding::Dropped
+fn read(listed: &str) -> Passage<usize> {
+    let rules = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("-A FORWARD "));
+    let notable = |(number, rule): (usize, &str)| {
+        let has = |comment: &str| rule.contains(&format!("--comment \"{comment}\" "));
+        match COMMENTS.into_iter().find(|comment| has(comment)) {
+            Some(comment) => Notable::Ours(comment, number),
+            None => fate(rule).map_or(Notable::Other, |fate| Notable::End(fate, number)),
+        }
+    };
+    Passage {
+        policy_drops: listed.lines().any(|line| line == "-P FORWARD DROP"),
+        rules: (1..).zip(rules).map(notable).collect(),
     }
 }
 
-fn has(listed: &str, comment: &str) -> bool {
-    let words = format!("--comment \"{comment}\" ");
-    listed.lines().any(|line| line.contains(&words))
+/// What becomes of every packet that comes to a rule, which is told by its words behind
+/// `-A FORWARD`. `None`: it has a condition, or packets go on behind it.
+fn fate(rule: &str) -> Option<Fate> {
+    let mut rest = rule;
+    while let Some(comment) = rest.strip_prefix("-m comment --comment ") {
+        rest = behind_word(comment)?;
+    }
+    match rest.strip_prefix("-j ")?.split(' ').next()? {
+        "ACCEPT" => Some(Fate::Accept),
+        "DROP" | "REJECT" => Some(Fate::Drop),
+        "RETURN" => Some(Fate::Policy),
+        _ => None,
+    }
 }
 
-fn listed(family: Family, program: &Path) -> Result<String, FirewallError> {
-    run(family, program, &["-S".to_owned(), "FORWARD".to_owned()])
+/// What follows a word that iptables has put between quotes if it needs them.
+fn behind_word(text: &str) -> Option<&str> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        return text.split_once(' ').map(|(_, rest)| rest);
+    };
+    let mut escaped = false;
+    let end = quoted.find(|letter: char| {
+        let is_end = letter == '"' && !escaped;
+        escaped = letter == '\\' && !escaped;
+        is_end
+    })?;
+    quoted.get(end + 1..)?.strip_prefix(' ')
 }
 
 fn run(family: Family, program: &Path, words: &[String]) -> Result<String, FirewallError> {
@@ -171,21 +267,4 @@ fn name(family: Family) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_listing_is_understood() {
-        let from = "-A FORWARD -i sw+ -m comment --comment \"seaway: from pods\" -j ACCEPT\n";
-        let to = "-A FORWARD -o sw+ -m comment --comment \"seaway: to pods\" -j ACCEPT\n";
-        let drop = "-P FORWARD DROP\n";
-        for (listed, want) in [
-            (String::from("-P FORWARD ACCEPT\n"), Forwarding::Free),
-            (drop.to_owned(), Forwarding::Dropped),
-            (format!("{drop}{from}"), Forwarding::Dropped),
-            (format!("{drop}{from}{to}"), Forwarding::Accepted),
-        ] {
-            assert_eq!(judge(&listed), want, "{listed}");
-        }
-    }
-}
+mod tests;

@@ -33,6 +33,7 @@
 mod attributes;
 mod conntrack;
 mod expression;
+mod fate;
 mod firewall;
 mod foreign;
 mod forward;
@@ -43,6 +44,7 @@ mod legacy;
 mod listing;
 mod masquerade;
 mod message;
+mod passage;
 mod ports;
 mod removal;
 mod restore;

@@ -6,8 +6,8 @@ use seaway_netlink::Family;
 
 use crate::attributes::Attributes;
 use crate::firewall::{FAMILIES, Firewall, FirewallError, agree};
-use crate::forward::Forwarding;
 use crate::message::{GET_GENERATION, Mark, frame};
+use crate::passage::Forwarding;
 use crate::set::find;
 use crate::{hostports, masquerade};
 

@@ -6,10 +6,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnetwork::IpNetwork;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHop,
+    RouteNextHopFlags, RouteVia,
 };
 
 use crate::{Family, IfIndex, Scope};
+
+mod filter;
+#[cfg(test)]
+mod tests;
+
+pub use filter::RouteFilter;
 
 /// Who made a route (`rtm_protocol`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,12 +60,12 @@ pub enum RouteKind {
     Other(u8),
 }
 
-/// A route with at most one next hop.
+/// A route with at most one next hop. Of one that the kernel has with several, the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Packets to these addresses; prefix length 0 is the default route.
     pub destination: IpNetwork,
-    /// Next router.
+    /// Next router. That of an IPv4 route may have an IPv6 address.
     pub gateway: Option<IpAddr>,
     /// Outgoing interface.
     pub oif: Option<IfIndex>,
@@ -76,19 +83,6 @@ pub struct Route {
     pub metric: Option<u32>,
     /// What happens to the packet.
     pub kind: RouteKind,
-}
-
-/// Which routes to list; absent fields match everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RouteFilter {
-    /// Family.
-    pub family: Family,
-    /// Table.
-    pub table: Option<TableId>,
-    /// Owner.
-    pub protocol: Option<RouteProtocol>,
-    /// Outgoing interface.
-    pub oif: Option<IfIndex>,
 }
 
 impl Route {
@@ -130,7 +124,7 @@ impl Route {
                 self.destination.network().into(),
             ));
         }
-        attributes.extend(self.gateway.map(|ip| RouteAttribute::Gateway(ip.into())));
+        attributes.extend(self.gateway.map(|ip| self.next_router(ip)));
         attributes.extend(self.prefsrc.map(|ip| RouteAttribute::PrefSource(ip.into())));
         attributes.extend(self.oif.map(|index| RouteAttribute::Oif(index.0)));
         attributes.extend(self.metric.map(RouteAttribute::Priority));
@@ -155,7 +149,10 @@ impl Route {
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Destination(value) => destination = ip(value)?,
-                RouteAttribute::Gateway(value) => route.gateway = ip(value),
+                RouteAttribute::Gateway(_) | RouteAttribute::Via(_) => {
+                    route.gateway = next_router(attribute);
+                }
+                RouteAttribute::MultiPath(hops) => route.take_first(hops),
                 RouteAttribute::PrefSource(value) => route.prefsrc = ip(value),
                 RouteAttribute::Oif(index) => route.oif = Some(IfIndex(*index)),
                 RouteAttribute::Priority(metric) => route.metric = Some(*metric),
@@ -165,6 +162,34 @@ impl Route {
         }
         route.destination = IpNetwork::new(destination, header.destination_prefix_length).ok()?;
         Some(route)
+    }
+
+    /// One for all, as a routed fabric has several links to the same place. The first one even
+    /// while it is dead: else who goes by a route's link would move with every cable.
+    fn take_first(&mut self, hops: &[RouteNextHop]) {
+        let Some(hop) = hops.first() else { return };
+        self.oif = Some(IfIndex(hop.interface_index));
+        self.gateway = hop.attributes.iter().find_map(next_router);
+        self.onlink |= hop.flags.contains(RouteNextHopFlags::Onlink);
+    }
+
+    fn next_router(&self, gateway: IpAddr) -> RouteAttribute {
+        match gateway {
+            IpAddr::V6(ip) if self.destination.is_ipv4() => {
+                RouteAttribute::Via(RouteVia::Inet6(ip))
+            }
+            ip => RouteAttribute::Gateway(ip.into()),
+        }
+    }
+}
+
+/// One of another family than the route's has an attribute of its own.
+fn next_router(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(value) => ip(value),
+        RouteAttribute::Via(RouteVia::Inet(ip)) => Some((*ip).into()),
+        RouteAttribute::Via(RouteVia::Inet6(ip)) => Some((*ip).into()),
+        _ => None,
     }
 }
 
@@ -193,43 +218,6 @@ impl fmt::Display for Route {
     }
 }
 
-impl RouteFilter {
-    /// All routes of one owner.
-    pub fn of(family: Family, protocol: RouteProtocol) -> Self {
-        Self {
-            family,
-            table: None,
-            protocol: Some(protocol),
-            oif: None,
-        }
-    }
-
-    pub(crate) fn message(&self) -> RouteMessage {
-        let mut message = RouteMessage::default();
-        message.header.address_family = self.family.wire();
-        if let Some(protocol) = self.protocol {
-            message.header.protocol = protocol.0.into();
-        }
-        message
-            .attributes
-            .extend(self.table.map(|table| RouteAttribute::Table(table.0)));
-        message
-            .attributes
-            .extend(self.oif.map(|index| RouteAttribute::Oif(index.0)));
-        message
-    }
-
-    /// The kernel filters only with strict checking, and IPv6 host routes
-    /// that it cloned come along all the same.
-    pub(crate) fn matches(&self, route: &Route) -> bool {
-        self.table.is_none_or(|table| table == route.table)
-            && self
-                .protocol
-                .is_none_or(|protocol| protocol == route.protocol)
-            && self.oif.is_none_or(|oif| Some(oif) == route.oif)
-    }
-}
-
 impl From<RouteKind> for u8 {
     /// `RTN_*`, include/uapi/linux/rtnetlink.h.
     fn from(kind: RouteKind) -> Self {
@@ -254,28 +242,5 @@ impl From<u8> for RouteKind {
             8 => Self::Prohibit,
             other => Self::Other(other),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn message_and_back() {
-        let mut route = Route::to("10.244.3.0/24".parse().unwrap());
-        route.gateway = Some("172.30.0.12".parse().unwrap());
-        route.oif = Some(IfIndex(4));
-        route.prefsrc = Some("10.244.1.1".parse().unwrap());
-        route.table = TableId(1000);
-        route.onlink = true;
-        route.metric = Some(7);
-        assert_eq!(Route::parse(&route.message()), Some(route.clone()));
-        assert_eq!(
-            route.to_string(),
-            "10.244.3.0/24 via 172.30.0.12 dev ifindex 4 table 1000"
-        );
-        let default = Route::to("::/0".parse().unwrap());
-        assert_eq!(Route::parse(&default.message()), Some(default));
     }
 }

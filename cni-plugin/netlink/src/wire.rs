@@ -8,16 +8,26 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
-    NlasIterator,
-};
+use netlink_packet_core::NLM_F_ACK;
 use netlink_sys::{Socket as RawSocket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
 use crate::error::{NetlinkError, Reason};
+
+mod datagram;
+mod dump;
+mod frame;
+#[cfg(test)]
+mod props;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use datagram::{Body, split};
+pub use frame::{Frame, Reply};
+
+use datagram::Message;
 
 /// An acknowledgement, or one object: a link without its virtual functions has 2 KiB.
 /// Less than a list needs: every page that is touched costs a short-lived process.
@@ -28,39 +38,6 @@ const MANY_OBJECTS: usize = 64 * 1024;
 /// Enough for any reply that is not lost. Requests themselves are carried out
 /// inside `send`, so a held RTNL lock delays the send and not the reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The CNI project's number, pkg/netlinksafe.
-const DUMP_ATTEMPTS: u32 = 5;
-/// `NLM_F_CAPPED` and `NLM_F_ACK_TLVS`, include/uapi/linux/netlink.h.
-const F_CAPPED: u16 = 0x100;
-const F_ACK_TLVS: u16 = 0x200;
-/// `NLMSGERR_ATTR_MSG`, include/uapi/linux/netlink.h.
-const ATTR_MSG: u16 = 1;
-const HEADER: usize = 16;
-
-/// One message to the kernel.
-#[derive(Debug, Clone)]
-pub struct Frame {
-    /// `nlmsg_type`.
-    pub kind: u16,
-    /// `nlmsg_flags` besides `NLM_F_REQUEST`. Whether an acknowledgement is
-    /// awaited follows from `NLM_F_ACK`.
-    pub flags: u16,
-    /// Everything after the netlink header.
-    pub payload: Vec<u8>,
-    /// Operation, for errors.
-    pub op: &'static str,
-    /// Its object, for errors.
-    pub object: String,
-}
-
-/// One message from the kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// `nlmsg_type`.
-    pub kind: u16,
-    /// Everything after the netlink header.
-    pub payload: Vec<u8>,
-}
 
 /// A netlink socket.
 pub struct Wire {
@@ -195,62 +172,6 @@ impl Wire {
         }
     }
 
-    /// Lists objects; a list that changed while it was read is read again.
-    ///
-    /// # Errors
-    /// The kernel's, or [`Reason::DumpInterrupted`] after five attempts.
-    pub fn dump(&mut self, frame: &Frame) -> Result<Vec<Reply>, NetlinkError> {
-        self.dump_some(frame, Some)
-    }
-
-    /// Lists what `pick` makes of objects; a long list takes no more memory than
-    /// what is picked.
-    ///
-    /// # Errors
-    /// As [`dump`](Self::dump).
-    pub fn dump_some<T>(
-        &mut self,
-        frame: &Frame,
-        mut pick: impl FnMut(Reply) -> Option<T>,
-    ) -> Result<Vec<T>, NetlinkError> {
-        let mut request = frame.clone();
-        request.flags |= NLM_F_DUMP;
-        for _ in 0..DUMP_ATTEMPTS {
-            if let Some(replies) = self.dump_once(&request, &mut pick)? {
-                return Ok(replies);
-            }
-        }
-        Err(frame.error(Reason::DumpInterrupted(DUMP_ATTEMPTS)))
-    }
-
-    /// `None`: interrupted (`NLM_F_DUMP_INTR`).
-    fn dump_once<T>(
-        &mut self,
-        frame: &Frame,
-        pick: &mut impl FnMut(Reply) -> Option<T>,
-    ) -> Result<Option<Vec<T>>, NetlinkError> {
-        self.make_room();
-        let sequence = self.send(std::slice::from_ref(frame))?;
-        let mut replies = Vec::new();
-        let mut interrupted = false;
-        loop {
-            for message in self.receive(frame)? {
-                if message.sequence != sequence {
-                    continue;
-                }
-                interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
-                match message.body {
-                    Body::Object(reply) => replies.extend(pick(reply)),
-                    Body::Ack(Some(reason)) | Body::Done(Some(reason)) => {
-                        return Err(frame.error(reason));
-                    }
-                    Body::Ack(None) => {}
-                    Body::Done(None) => return Ok((!interrupted).then_some(replies)),
-                }
-            }
-        }
-    }
-
     /// Returns the sequence number of the first frame.
     fn send(&mut self, frames: &[Frame]) -> Result<u32, NetlinkError> {
         let first = self.sequence.wrapping_add(1);
@@ -300,127 +221,3 @@ impl Wire {
         split(bytes).map_err(|what| NetlinkError::malformed(context.op, &context.object, &what))
     }
 }
-
-impl Frame {
-    pub(crate) fn error(&self, reason: Reason) -> NetlinkError {
-        NetlinkError {
-            op: self.op,
-            object: self.object.clone(),
-            reason,
-        }
-    }
-
-    fn encode(&self, sequence: u32, out: &mut Vec<u8>) -> Result<(), NetlinkError> {
-        let length = u32::try_from(HEADER + self.payload.len())
-            .map_err(|_too_long| NetlinkError::refused(self.op, &self.object, libc::EMSGSIZE))?;
-        out.extend_from_slice(&length.to_ne_bytes());
-        out.extend_from_slice(&self.kind.to_ne_bytes());
-        out.extend_from_slice(&(self.flags | NLM_F_REQUEST).to_ne_bytes());
-        out.extend_from_slice(&sequence.to_ne_bytes());
-        out.extend_from_slice(&0u32.to_ne_bytes());
-        out.extend_from_slice(&self.payload);
-        out.resize(out.len().next_multiple_of(4), 0);
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Message {
-    sequence: u32,
-    flags: u16,
-    pub(crate) body: Body,
-}
-
-#[derive(Debug)]
-pub(crate) enum Body {
-    Object(Reply),
-    /// `None`: success.
-    Ack(Option<Reason>),
-    /// End of a dump, `None`: success.
-    Done(Option<Reason>),
-}
-
-/// Splits a datagram into its messages.
-pub(crate) fn split(mut bytes: &[u8]) -> Result<Vec<Message>, &'static str> {
-    let mut messages = Vec::new();
-    while !bytes.is_empty() {
-        let header: &[u8; HEADER] = bytes.first_chunk().ok_or("short header")?;
-        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
-        let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
-        let payload = bytes
-            .get(HEADER..length)
-            .ok_or("length outside the datagram")?;
-        let flags = u16::from_ne_bytes([f0, f1]);
-        let body = match u16::from_ne_bytes([k0, k1]) {
-            NLMSG_NOOP => None,
-            NLMSG_ERROR => Some(Body::Ack(outcome(payload, flags, true)?)),
-            NLMSG_DONE => Some(Body::Done(outcome(payload, flags, false)?)),
-            kind => Some(Body::Object(Reply {
-                kind,
-                payload: payload.to_vec(),
-            })),
-        };
-        if let Some(body) = body {
-            let sequence = u32::from_ne_bytes([s0, s1, s2, s3]);
-            messages.push(Message {
-                sequence,
-                flags,
-                body,
-            });
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(messages)
-}
-
-/// Reads the error number and the kernel's explanation. An error message
-/// repeats the request (its header only, when capped) before the attributes.
-fn outcome(payload: &[u8], flags: u16, error: bool) -> Result<Option<Reason>, &'static str> {
-    let Some(code) = payload.first_chunk() else {
-        // A DONE message may be empty (kernels before 4.13).
-        return if error {
-            Err("short error message")
-        } else {
-            Ok(None)
-        };
-    };
-    let code = i32::from_ne_bytes(*code);
-    if code >= 0 {
-        return Ok(None);
-    }
-    let skipped = match (error, flags & F_CAPPED != 0) {
-        (false, _) => 4,
-        (true, true) => 4 + HEADER,
-        (true, false) => {
-            let length = payload
-                .get(4..8)
-                .and_then(|l| l.first_chunk())
-                .ok_or("short request")?;
-            4 + u32::from_ne_bytes(*length) as usize
-        }
-    };
-    let attributes = payload.get(skipped..).unwrap_or_default();
-    let message = (flags & F_ACK_TLVS != 0)
-        .then(|| explanation(attributes))
-        .flatten();
-    Ok(Some(Reason::Refused {
-        errno: code.wrapping_neg(),
-        message,
-    }))
-}
-
-fn explanation(attributes: &[u8]) -> Option<String> {
-    NlasIterator::new(attributes)
-        .flatten()
-        .find(|a| a.kind() == ATTR_MSG)
-        .map(|attribute| {
-            String::from_utf8_lossy(attribute.value())
-                .trim_end_matches('\0')
-                .to_owned()
-        })
-}
-
-#[cfg(test)]
-mod props;
-#[cfg(test)]
-mod tests;

@@ -42,6 +42,8 @@ pub struct NetworkConf {
     pub data_dir: PathBuf,
     /// Where the plugin's `STATUS` learns whether the pod network serves.
     pub state_file: PathBuf,
+    /// Whether a pod that comes again gets the address that it had.
+    pub sticky: bool,
 }
 
 impl NetworkConf {
@@ -50,10 +52,6 @@ impl NetworkConf {
     /// `cniVersion` stays at 1.0.0: containerd 1.6 refuses a newer one, and
     /// runtimes that know `cniVersions` choose from there.
     pub fn to_json(&self) -> String {
-        let ranges = self.pod_cidrs.iter();
-        let ranges: Vec<_> = ranges
-            .map(|cidr| json!({ "subnet": cidr.to_string() }))
-            .collect();
         let conf: Value = json!({
             "cniVersion": "1.0.0",
             "cniVersions": ["0.4.0", "1.0.0", "1.1.0"],
@@ -72,14 +70,27 @@ impl NetworkConf {
                     "mac": true,
                     "portMappings": true,
                 },
-                "ipam": {
-                    "type": "seaway",
-                    "ranges": ranges,
-                    "dataDir": self.data_dir,
-                },
+                "ipam": self.ipam(),
             }],
         });
         format!("{conf:#}\n")
+    }
+
+    fn ipam(&self) -> Value {
+        let ranges = self.pod_cidrs.iter();
+        let ranges: Vec<_> = ranges
+            .map(|cidr| json!({ "subnet": cidr.to_string() }))
+            .collect();
+        let mut ipam = json!({
+            "type": "seaway",
+            "ranges": ranges,
+            "dataDir": self.data_dir,
+        });
+        // Where it is not wanted nothing is said, as in confs of before.
+        if self.sticky {
+            ipam["sticky"] = json!(true);
+        }
+        ipam
     }
 }
 

@@ -96,6 +96,8 @@ pub struct Settings {
     pub non_masquerade_cidrs: Vec<IpNetwork>,
     /// MTU of pod interfaces, bytes; found if not given.
     pub mtu: Option<u32>,
+    /// Whether a pod that comes again gets the address that it had.
+    pub sticky_addresses: bool,
 }
 
 /// Peers to which pod addresses are proven to pass without the overlay, by family.

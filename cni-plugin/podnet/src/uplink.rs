@@ -97,7 +97,8 @@ pub enum UplinkError {
 /// link that has it, else the link of the default route.
 ///
 /// An address on the loopback counts as on no link: it is how routed fabrics give a
-/// node one address behind several links.
+/// node one address behind several links. Their default route has several next hops, of which
+/// [`Route`] tells the first.
 pub(crate) fn choose(
     name: Option<&str>,
     node_ips: &[IpAddr],

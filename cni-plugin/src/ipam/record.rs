@@ -147,6 +147,19 @@ impl Held {
         serde_json::from_slice(&text).ok()
     }
 
+    /// For people: `namespace/name` of the pod, where the record says it, and the container.
+    pub(super) fn describe(&self, dir: &Path) -> String {
+        let Key {
+            container_id,
+            ifname,
+        } = &self.key;
+        let container = format!("container {container_id}:{ifname}");
+        match self.content(dir).and_then(|record| record.pod) {
+            Some(pod) => format!("{pod} ({container})"),
+            None => container,
+        }
+    }
+
     pub(super) fn remove(&self, dir: &Path) -> Result<(), IpamError> {
         remove(&dir.join(name(self.address, &self.key)))
     }

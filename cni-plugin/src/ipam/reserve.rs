@@ -7,7 +7,7 @@ use super::lock::lock;
 use super::order::Order;
 use super::record::{Held, list};
 use super::sticky::{Kept, Sticky, of_others};
-use super::{IpamError, Pool, Pools, Record, Store, make};
+use super::{IpamError, Pool, Pools, Record, Store, Usage, make};
 
 /// Addresses that were reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,13 +116,18 @@ impl Work<'_> {
         if let Some(old) = old {
             return self.write(old.address);
         }
-        let next = self.next(pool);
-        let Some(address) = next else {
-            let family = |held: &&Held| held.address.is_ipv4() == pool.is_ipv4();
+        let Some(address) = self.next(pool) else {
+            let usage = self.store.usage_of(pool, &self.held);
+            let Usage {
+                pool,
+                size,
+                holders,
+                ..
+            } = usage;
             return Err(IpamError::Exhausted {
-                pool: pool.to_string(),
-                size: pool.size(),
-                holders: self.held.iter().filter(family).count(),
+                pool,
+                size,
+                holders,
             });
         };
         self.write(address)
@@ -130,7 +135,7 @@ impl Work<'_> {
 
     fn next(&mut self, pool: &Pool) -> Option<IpAddr> {
         let pod = self.record.pod.as_deref();
-        let taken: BTreeSet<IpAddr> = self.held.iter().map(|held| held.address).collect();
+        let taken = self.taken();
         let free = |kept: &&Kept| pool.contains(kept.address) && !taken.contains(&kept.address);
         let own = self.kept.iter().filter(|kept| kept.is_of(pod)).find(free);
         if let Some(own) = own {
@@ -139,7 +144,16 @@ impl Work<'_> {
         let others = of_others(&self.kept, pod);
         let next = self.order.next(&self.store.dir, pool, &taken, &others);
         // Rather another pod's former address than none.
-        next.or_else(|| self.kept.iter().find(free).map(|kept| kept.address))
+        next.or_else(|| {
+            let sticky = self.store.sticky.as_ref()?;
+            let unused = sticky.oldest_first(self.kept.iter().filter(free));
+            unused.first().map(|kept| kept.address)
+        })
+    }
+
+    /// What was held when the lock was taken.
+    fn taken(&self) -> BTreeSet<IpAddr> {
+        self.held.iter().map(|held| held.address).collect()
     }
 
     fn exactly(&mut self, address: IpAddr) -> Result<IpAddr, IpamError> {
@@ -171,7 +185,7 @@ impl Work<'_> {
             return Err(error);
         }
         if let (Some(sticky), Some(pod)) = (&self.store.sticky, &self.record.pod) {
-            sticky.remember(pod, &addresses);
+            sticky.remember(&self.kept, pod, &addresses, &self.taken());
         }
         Ok(Reservation {
             addresses,

@@ -1,8 +1,9 @@
 //! Which address a pod had before: kept over restarts and boots.
 //!
-//! One empty file per address, named `ADDRESS=NAMESPACE_POD`. Only a wish: an
-//! address that is taken, or that is needed for lack of others, is not kept,
-//! and a folder that cannot be read or written costs only the wish.
+//! One empty file per address, named `ADDRESS=NAMESPACE_POD`, whose time of change says when
+//! it was last seen in use. Only a wish: an address that is taken, or that is needed for lack
+//! of others, is not kept, and a folder that cannot be read or written costs only the wish.
+//! What is taken is said by the records alone, whatever is forgotten here.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,6 +11,14 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use super::PURGED_AT_ONCE;
+
+/// As many are remembered of each family at most (more only where more pods than that live),
+/// as the daemon's flag for it says, too. It is several times as many as large nodes run at
+/// once. Every `ADD` reads all their names under the lock, and a /64 always has a fresh address,
+/// so without a bound each pod that was ever here would slow down all that come.
+pub(super) const REMEMBERED: usize = 4096;
 
 /// The memory of one network.
 #[derive(Debug, Clone)]
@@ -22,7 +31,6 @@ pub(super) struct Sticky {
 pub(super) struct Kept {
     pub(super) address: IpAddr,
     pod: String,
-    since: SystemTime,
 }
 
 impl Sticky {
@@ -32,35 +40,88 @@ impl Sticky {
         }
     }
 
-    /// Everything remembered, the longest unused first.
+    /// Everything remembered, in no order: names alone, without a look at a single file.
     pub(super) fn list(&self) -> Vec<Kept> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
-        let mut all: Vec<Kept> = entries.flatten().filter_map(|e| Kept::read(&e)).collect();
-        all.sort_by_key(|kept| (kept.since, kept.address));
+        entries.flatten().filter_map(|e| Kept::read(&e)).collect()
+    }
+
+    /// The longest unused first. Looks at each file, so it is for who has to choose.
+    pub(super) fn oldest_first<'a>(
+        &self,
+        kept: impl IntoIterator<Item = &'a Kept>,
+    ) -> Vec<&'a Kept> {
+        let mut all: Vec<&Kept> = kept.into_iter().collect();
+        all.sort_by_cached_key(|kept| (self.since(kept), kept.address));
         all
     }
 
-    /// Remembers that the pod has these addresses, and no others.
-    pub(super) fn remember(&self, pod: &str, addresses: &[IpAddr]) {
+    /// Remembers that the pod has these addresses, and no others. `kept` is all that is
+    /// remembered, and `held` what is in use.
+    pub(super) fn remember(
+        &self,
+        kept: &[Kept],
+        pod: &str,
+        addresses: &[IpAddr],
+        held: &BTreeSet<IpAddr>,
+    ) {
         let Some(pod) = file_name(pod) else { return };
-        for old in self.list() {
-            let same_pod = old.pod == pod && !addresses.contains(&old.address);
-            let same_address = old.pod != pod && addresses.contains(&old.address);
-            if same_pod || same_address {
-                self.report(std::fs::remove_file(self.path(old.address, &old.pod)));
+        let (concerned, others): (Vec<&Kept>, Vec<&Kept>) = kept
+            .iter()
+            .partition(|old| old.pod == pod || addresses.contains(&old.address));
+        for old in concerned {
+            if old.pod != pod || !addresses.contains(&old.address) {
+                self.forget(old);
             }
         }
         for address in addresses {
+            let family = |old: &&Kept| old.address.is_ipv4() == address.is_ipv4();
+            let others: Vec<&Kept> = others.iter().copied().filter(family).collect();
+            self.make_room(&others, held);
             self.report(self.touch(*address, &pod));
         }
     }
 
+    /// Where one more would be too many, the longest unused go: several at once, since finding
+    /// them takes a look at all.
+    fn make_room(&self, others: &[&Kept], held: &BTreeSet<IpAddr>) {
+        if others.len() < REMEMBERED {
+            return;
+        }
+        let mut left = PURGED_AT_ONCE;
+        for old in self.oldest_first(others.iter().copied()) {
+            if left == 0 {
+                return;
+            }
+            if held.contains(&old.address) {
+                // In use until now, however long ago its pod came.
+                self.report(self.mark(old.address, &old.pod));
+            } else {
+                self.forget(old);
+                left -= 1;
+            }
+        }
+    }
+
+    fn forget(&self, old: &Kept) {
+        self.report(std::fs::remove_file(self.path(old.address, &old.pod)));
+    }
+
     fn touch(&self, address: IpAddr, pod: &str) -> io::Result<()> {
         std::fs::create_dir_all(&self.dir)?;
-        let file = File::create(self.path(address, pod))?;
-        file.set_modified(SystemTime::now())?;
+        self.mark(address, pod)?;
         // The name is all there is, so the folder is what must reach the disk.
         File::open(&self.dir)?.sync_all()
+    }
+
+    fn mark(&self, address: IpAddr, pod: &str) -> io::Result<()> {
+        File::create(self.path(address, pod))?.set_modified(SystemTime::now())
+    }
+
+    /// `None`, which comes first, where that cannot be told.
+    fn since(&self, kept: &Kept) -> Option<SystemTime> {
+        let file = self.path(kept.address, &kept.pod).metadata();
+        file.and_then(|file| file.modified()).ok()
     }
 
     fn path(&self, address: IpAddr, pod: &str) -> PathBuf {
@@ -81,7 +142,6 @@ impl Kept {
         Some(Self {
             address: address.parse().ok()?,
             pod: pod.to_owned(),
-            since: entry.metadata().ok()?.modified().ok()?,
         })
     }
 

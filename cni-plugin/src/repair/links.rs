@@ -1,5 +1,5 @@
-//! The host's side of live pods: link, routes and neighbour entries, made again
-//! where somebody has flushed them.
+//! The host's side of live pods: link, its kernel settings, routes and neighbour
+//! entries, made again where somebody has flushed or altered them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,12 +13,16 @@ use seaway_netlink::{
 
 use crate::attach::netlink;
 use crate::error::Error;
-use crate::ipam::{Attachments, BusyOnes, Key, Record};
+use crate::ipam::{Attachments, Key, Record};
 use crate::plan::{Identity, Indexes, Plan, group};
+use crate::runtime::serve_loopback;
 use crate::sweep::Veths;
+use crate::sysctl::{HostEnds, Setting};
 use crate::upkeep::told;
 
-use super::Repaired;
+mod restore;
+
+pub(super) use self::restore::restore;
 
 /// What the host has.
 pub(super) struct Host {
@@ -26,12 +30,14 @@ pub(super) struct Host {
     routes: Vec<Route>,
     neighbours: Vec<Neighbour>,
     addresses: Vec<Address>,
+    ends: HostEnds,
 }
 
 /// What one live pod lacks of it.
 #[derive(Default)]
 struct Missing {
     link: Option<IfIndex>,
+    settings: Vec<Setting>,
     address: Option<Address>,
     routes: Vec<Route>,
     link_local: Option<Route>,
@@ -44,7 +50,8 @@ type Records = [(IpAddr, Option<Record>)];
 impl Missing {
     fn is_nothing(&self) -> bool {
         let nothing = self.told.is_empty() && self.routes.is_empty() && self.neighbours.is_empty();
-        nothing && self.link.is_none() && self.address.is_none() && self.link_local.is_none()
+        let nothing = nothing && self.settings.is_empty() && self.link.is_none();
+        nothing && self.address.is_none() && self.link_local.is_none()
     }
 }
 
@@ -61,6 +68,7 @@ impl Host {
             routes: Vec::new(),
             neighbours: Vec::new(),
             addresses: Vec::new(),
+            ends: HostEnds::look()?,
         };
         for family in families {
             host.look_at(socket, family)
@@ -109,6 +117,7 @@ impl Host {
             link: (!link.up).then_some(link.index),
             ..Missing::default()
         };
+        self.settings(&plan, records, &mut missing);
         for route in plan.host_routes(indexes) {
             self.route(route, &mut missing);
         }
@@ -123,6 +132,16 @@ impl Host {
                 .push(format!("container {}: {why}", key.container_id)),
         }
         missing
+    }
+
+    fn settings(&self, plan: &Plan, records: &Records, missing: &mut Missing) {
+        let mut all = records.iter().filter_map(|(_, record)| record.as_ref());
+        let from_loopback = all.any(|record| serve_loopback(&record.host_ports));
+        let ifname = &plan.identity.host_ifname;
+        match self.ends.wrong(ifname, plan.has_v6(), from_loopback) {
+            Ok(settings) => missing.settings = settings,
+            Err(error) => missing.told.push(told(&error)),
+        }
     }
 
     fn of_mac(&self, plan: &Plan, indexes: Indexes, missing: &mut Missing) {
@@ -186,54 +205,4 @@ impl Host {
         let link = link.map_err(|error| format!("look at {} of the pod: {error}", key.ifname))?;
         link.mac.ok_or_else(|| format!("{} has no MAC", key.ifname))
     }
-}
-
-/// Makes again what live pods of a network lack, but for those that somebody is
-/// working on.
-pub(super) fn restore(
-    socket: &mut Socket,
-    host: &Host,
-    (network, now, busy): (&str, &Attachments, &BusyOnes),
-    report: &mut Repaired,
-) {
-    for (key, records) in now.iter().filter(|(key, _)| busy.contains(key)) {
-        let mut missing = host.missing(network, key, records);
-        report.skipped.append(&mut missing.told);
-        let outcome = write(socket, &missing, report);
-        if let Err(source) = outcome {
-            let step = "make the host's route to a pod again";
-            let error = Error::Netlink { step, source };
-            let failure = format!("container {}: {}", key.container_id, told(&error));
-            report.failures.push(failure);
-        }
-    }
-}
-
-fn write(
-    socket: &mut Socket,
-    missing: &Missing,
-    report: &mut Repaired,
-) -> Result<(), NetlinkError> {
-    if let Some(index) = missing.link {
-        socket.link_set_up(index)?;
-        report.links += 1;
-    }
-    if let Some(address) = &missing.address {
-        socket.ensure_address(address)?;
-        report.routes += 1;
-    }
-    for route in &missing.routes {
-        // Exclusive: a route that exists by now belongs to a pod that lives.
-        socket.route_add(route)?;
-        report.routes += 1;
-    }
-    if let Some(route) = &missing.link_local {
-        socket.execute(&[seaway_netlink::Request::route_append(route)])?;
-        report.routes += 1;
-    }
-    for neighbour in &missing.neighbours {
-        socket.neighbour_replace(neighbour)?;
-        report.routes += 1;
-    }
-    Ok(())
 }

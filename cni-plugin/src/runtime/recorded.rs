@@ -66,6 +66,12 @@ pub(crate) fn host_ports(ports: &[RecordedPort], pod: IpAddr) -> Result<Vec<Host
     Ok(all)
 }
 
+/// Whether the host's own 127.0.0.0/8 is among the addresses of one of them.
+pub(crate) fn serve_loopback(ports: &[RecordedPort]) -> bool {
+    let mut mappings = ports.iter().filter_map(PortMapping::of_record);
+    mappings.any(|mapping| mapping.serves_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +98,11 @@ mod tests {
             assert_eq!(again, want);
             assert_eq!(again.len(), 3);
         }
+        let loopback = read.iter();
+        let loopback = loopback.filter(|port| serve_loopback(std::slice::from_ref(*port)));
+        let mut loopback: Vec<u16> = loopback.map(|port| port.host_port).collect();
+        loopback.sort_unstable();
+        assert_eq!(loopback, [1, 2, 4]);
         let broken = RecordedPort {
             protocol: "icmp".into(),
             ..read[0].clone()

@@ -160,7 +160,8 @@ fn case_31_dual_stack_is_all_or_nothing() {
     assert_eq!(error["code"], 11);
     assert_eq!(
         error["msg"],
-        "no free address in fd00:1:2::/126: all 2 are taken, by 2 attachments"
+        "no free address in fd00:1:2::/126: all 2 are taken, by 2 attachments: \
+         default/web (container c0:eth0), default/web (container c1:eth0)"
     );
     assert_eq!(node.records().len(), 4);
     assert_eq!(pods[2].ip_json("link").as_array().unwrap().len(), 1);

@@ -76,7 +76,8 @@ fn case_14_19_22_30_a_failed_add_leaves_nothing_and_says_why() {
     assert_eq!(full["code"], 11);
     assert_eq!(
         msg(&full),
-        "no free address in 10.244.1.0/30: all 1 are taken, by 1 attachments"
+        "no free address in 10.244.1.0/30: all 1 are taken, by 1 attachments: \
+         default/web (container c1:eth0)"
     );
     node.del("c1", pod_path(&pod));
     node.assert_empty();

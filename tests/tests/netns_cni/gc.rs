@@ -1,5 +1,7 @@
 //! GC, and STATUS beyond the pool.
 
+mod delegated;
+
 use seaway_testbed::{Netns, require_root};
 use serde_json::{Value, json};
 

@@ -166,14 +166,17 @@ impl Victim {
             0 => self.node.del("killed", ""),
             1 => self.node.del("killed", self.path()),
             _ => {
+                let records = self.node.records();
+                let is_recorded = records.iter().any(|record| record.contains("=killed:"));
                 let before = self.node.conf.clone();
                 self.node.conf["cniVersion"] = json!("1.1.0");
                 self.node.conf["cni.dev/valid-attachments"] = json!([]);
                 let output = self.node.call("GC", "", "");
                 assert!(output.status.success(), "{}", text(&output));
                 self.node.conf = before;
-                // Another IPAM plugin may not know what that is.
-                if !self.is_own() {
+                // What another IPAM plugin gave to an ADD that was killed before it had written
+                // that down nobody knows; that is for the DEL which a failed ADD is followed by.
+                if !self.is_own() && !is_recorded {
                     self.node.del("killed", "");
                 }
             }

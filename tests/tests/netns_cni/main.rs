@@ -16,6 +16,7 @@ mod delegate;
 mod dhcp;
 mod dual;
 mod failures;
+mod forwarding;
 mod full;
 mod gc;
 mod hostports;

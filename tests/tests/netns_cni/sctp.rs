@@ -79,6 +79,16 @@ fn ask(from: &Netns, (own, to): (&str, &str), patience: Duration) -> io::Result<
     })
 }
 
+/// There cannot be a second association before the kernel has done away with the first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the kernel is done"
+)]
+fn ask_again(from: &Netns, client: (&str, &str)) -> io::Result<String> {
+    std::thread::sleep(SHORT);
+    ask(from, client, PATIENCE)
+}
+
 /// What conntrack has of SCTP to pods.
 fn flows(node: &Node) -> Vec<String> {
     let mut all = Vec::new();
@@ -112,9 +122,7 @@ fn case_42_68_associations_follow_the_port_from_pod_to_pod() {
             // pod before is in the way has been looked at.
             let answer = ask(&outside, client, PATIENCE).or_else(|error| {
                 eprintln!("{id}, {client:?}: {error}, once more");
-                // There cannot be a second one before the kernel has done away with the first.
-                std::thread::sleep(SHORT);
-                ask(&outside, client, PATIENCE)
+                ask_again(&outside, client)
             });
             let answer = answer.unwrap_or_else(|error| panic!("{id}, {client:?}: {error}"));
             assert_eq!(answer, id, "{client:?}, before {next}");

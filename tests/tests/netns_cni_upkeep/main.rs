@@ -9,7 +9,9 @@
 mod node;
 
 mod alive;
+mod networks;
 mod repair;
 mod routes;
+mod settings;
 mod sweep;
 mod verbs;

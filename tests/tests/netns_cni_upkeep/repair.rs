@@ -46,7 +46,7 @@ fn case_64_what_was_flushed_is_written_again() {
     assert_eq!(answers(&outside), web_answers);
     let nothing = json!({
         "hostPorts": 0, "rules": false, "forward": false, "links": 0, "routes": 0,
-        "skipped": [], "failures": [],
+        "settings": 0, "skipped": [], "failures": [],
     });
     assert_eq!(repair(&node), nothing, "what is there stays");
 
@@ -257,8 +257,8 @@ fn wrong_words_are_bad_usage_and_no_data_is_nothing_to_do() {
         return;
     }
     let node = Node::new("10.244.1.0/24");
-    for words in [&["sweep"][..], &["repair", "--nework", "x"]] {
-        let output = output(&node, words);
+    for words in [["sweep", "--apart", "x"], ["repair", "--nework", "x"]] {
+        let output = output(&node, &words);
         assert_eq!(output.status.code(), Some(64));
         assert!(!output.stderr.is_empty());
     }

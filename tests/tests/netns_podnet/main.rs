@@ -7,6 +7,7 @@ mod cases;
 mod checksums;
 mod direct;
 mod drift;
+mod fabric;
 mod foreign;
 mod live;
 mod net;

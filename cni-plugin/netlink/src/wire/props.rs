@@ -3,6 +3,7 @@
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
 use proptest::prelude::*;
 
+use super::frame::HEADER;
 use super::*;
 use crate::{Address, FdbEntry, Link, Neighbour, Route, Rule, Vxlan};
 use netlink_packet_route::RouteNetlinkMessage;

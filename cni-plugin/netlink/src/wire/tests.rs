@@ -3,6 +3,11 @@
     reason = "a socket of the netlink crate is made from a test's own pair"
 )]
 
+use netlink_packet_core::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
+
+use super::datagram::{F_ACK_TLVS, F_CAPPED};
+use super::dump::DUMP_ATTEMPTS;
+use super::frame::HEADER;
 use super::*;
 
 fn message(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {

@@ -10,6 +10,7 @@ fn conf() -> NetworkConf {
         mtu: 1450,
         data_dir: "/run/seaway/cni".into(),
         state_file: "/run/seaway/pod-network.json".into(),
+        sticky: false,
     }
 }
 
@@ -66,6 +67,26 @@ fn golden() {
 }
 "#;
     assert_eq!(conf().to_json(), expect);
+}
+
+#[test]
+fn addresses_stick_where_that_is_wanted_and_the_conf_changes_with_it() {
+    let ipam = |conf: &NetworkConf| {
+        let text: Value = serde_json::from_str(&conf.to_json()).unwrap();
+        text["plugins"][0]["ipam"].clone()
+    };
+    let wanted = NetworkConf {
+        sticky: true,
+        ..conf()
+    };
+    let mut expect = ipam(&conf());
+    assert_eq!(expect.get("sticky"), None);
+    expect["sticky"] = json!(true);
+    assert_eq!(ipam(&wanted), expect);
+    let (_dir, file) = on_disk();
+    file.write(&conf()).unwrap();
+    assert!(file.write(&wanted).unwrap());
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), wanted.to_json());
 }
 
 #[test]
