@@ -55,6 +55,8 @@ struct State {
     /// A kind whose requests are not answered.
     held: Option<&'static str>,
     requests: Vec<String>,
+    /// Bodies of those that write.
+    written: Vec<String>,
     /// All that there were, to be broken off.
     connections: Vec<TcpStream>,
     down: bool,
@@ -175,6 +177,12 @@ impl FakeApi {
         self.lock().requests.clone()
     }
 
+    /// What has been written, such as events, in the order of arrival.
+    #[must_use]
+    pub fn written(&self) -> Vec<String> {
+        self.lock().written.clone()
+    }
+
     /// When the last object of the first list of a kind had been sent, of those that ended
     /// after `since`.
     #[must_use]
@@ -233,6 +241,10 @@ impl FakeApi {
     fn arrived(&self, request: &Request) {
         let mut state = self.lock();
         state.requests.push(request.target.clone());
+        if request.method != "GET" {
+            let body = String::from_utf8_lossy(&request.body);
+            state.written.push(body.into_owned());
+        }
         while state.held == Some(request.kind()) {
             state = self.state.1.wait(state).expect(WHOLE);
         }

@@ -21,5 +21,7 @@ mod refused;
 mod removal;
 #[path = "netns_install/status.rs"]
 mod status;
+#[path = "netns_install/sysctls.rs"]
+mod sysctls;
 #[path = "netns_install/upgrade.rs"]
 mod upgrade;

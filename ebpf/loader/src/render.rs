@@ -110,6 +110,7 @@ impl From<Unsupported<'_>> for Skipped {
             reason: SkipReason::Backend {
                 frontend,
                 why: reason.to_string(),
+                served: reason == UnsupportedReason::Affinity,
             },
         }
     }

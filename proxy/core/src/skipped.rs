@@ -239,13 +239,15 @@ pub enum SkipReason {
         /// Who has it.
         winner: ServicePortName,
     },
-    /// Valid, but the backend in use does not serve it.
+    /// Valid, but the backend in use does not serve it, or not as it should be.
     #[error("{frontend}: {why}")]
     Backend {
         /// What is not served.
         frontend: Frontend,
         /// The backend's reason.
         why: String,
+        /// Whether clients are answered all the same.
+        served: bool,
     },
 }
 

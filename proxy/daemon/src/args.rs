@@ -125,12 +125,15 @@ pub struct RunArgs {
     #[arg(long, env = "SEAWAY_BIND_ADDRESS", value_name = "ADDRESS")]
     pub bind_address: Option<IpAddr>,
     /// Where /healthz and /livez are served; empty for nowhere
+    ///
+    /// 0.0.0.0 and :: mean any address of both families, here and below; without a port it is
+    /// that of the default.
     #[arg(
         long,
         env = "SEAWAY_HEALTHZ_BIND_ADDRESS",
         value_name = "ADDRESS:PORT",
         default_value = "0.0.0.0:10256",
-        value_parser = bind_address
+        value_parser = healthz_bind
     )]
     pub healthz_bind_address: Bind,
     /// Where /metrics is served; empty for nowhere
@@ -139,7 +142,7 @@ pub struct RunArgs {
         env = "SEAWAY_METRICS_BIND_ADDRESS",
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:10249",
-        value_parser = bind_address
+        value_parser = metrics_bind
     )]
     pub metrics_bind_address: Bind,
     /// How pods reach other nodes and the world
@@ -254,8 +257,7 @@ impl RunArgs {
         if pod_network.is_none() && self.service_proxy == ServiceProxy::Off {
             return Err(BadConfig::NothingToDo);
         }
-        // kube-proxy and kubelet both trim and lower the host name, so Nodes are named like that.
-        let host_name = host_name.trim().to_lowercase();
+        let host_name = as_node_name(host_name);
         let node_name = self.node_name.clone().unwrap_or(host_name);
         if !is_dns_subdomain(&node_name) {
             return Err(BadConfig::NoNodeName(node_name));
@@ -322,11 +324,17 @@ impl PathArgs {
 }
 
 pub(crate) fn node_name(value: &str) -> Result<String, String> {
-    if is_dns_subdomain(value) {
-        Ok(value.to_owned())
+    let name = as_node_name(value);
+    if is_dns_subdomain(&name) {
+        Ok(name)
     } else {
         Err("no Node has such a name; expected a DNS subdomain, such as node-1".to_owned())
     }
+}
+
+/// kube-proxy and kubelet both trim and lower such names, so Nodes are named like that.
+fn as_node_name(value: &str) -> String {
+    value.trim().to_lowercase()
 }
 
 /// RFC 1123 as Kubernetes reads it: `apimachinery/pkg/util/validation`.
@@ -351,14 +359,19 @@ fn absolute(value: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn bind_address(value: &str) -> Result<Bind, String> {
+fn healthz_bind(value: &str) -> Result<Bind, String> {
+    bind(value, parse::HEALTHZ_PORT)
+}
+
+fn metrics_bind(value: &str) -> Result<Bind, String> {
+    bind(value, parse::METRICS_PORT)
+}
+
+fn bind(value: &str, port: u16) -> Result<Bind, String> {
     if value.is_empty() {
         return Ok(Bind(None));
     }
-    value
-        .parse()
-        .map(|addr| Bind(Some(addr)))
-        .map_err(|e| format!("{e}; expected ADDRESS:PORT, such as 127.0.0.1:10256"))
+    parse::listen(value, port).map(|addr| Bind(Some(addr)))
 }
 
 pub(crate) fn cluster_cidr(value: &str) -> Result<IpNetwork, String> {

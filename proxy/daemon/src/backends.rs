@@ -14,8 +14,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::{debug, info, warn};
 
 use crate::chain::Chain;
-use crate::config::{Config, ServiceProxy, ServicesConfig};
-use crate::conntrack::{Knobs, apply_when_loaded};
+use crate::config::{Config, ConntrackConfig, ServiceProxy, ServicesConfig};
+use crate::conntrack::{Applied, Knobs, apply_when_loaded};
 use crate::service_proxy::sync::{SyncLoop, Timing};
 
 /// The backend cannot work here, and trying again would not help.
@@ -50,8 +50,9 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
             let knobs = Knobs::default();
             let conntrack = config.services.conntrack.clone();
             let applied = knobs.apply(&conntrack);
-            let iptables = iptables_config(&config.run_dir, &config.services, knobs.be_liberal());
-            let open = || Iptables::new(iptables.clone());
+            let be_liberal = is_or_becomes_liberal(knobs.be_liberal(), applied, &conntrack);
+            let iptables = iptables_config(&config.run_dir, &config.services, be_liberal);
+            let open = || Iptables::for_writing(iptables.clone());
             let Some(backend) = open_until(open, "iptables", &stop).await? else {
                 return Ok(());
             };
@@ -104,6 +105,12 @@ pub(crate) fn ebpf_options(config: &Config) -> Options {
         // What nobody would see is not to be written either.
         log_level: LevelFilter::current(),
     }
+}
+
+/// What is not loaded yet cannot be read, but becomes what is asked for. Once it is loaded the
+/// kernel's word counts: a setting may be refused.
+fn is_or_becomes_liberal(is: bool, applied: Applied, conntrack: &ConntrackConfig) -> bool {
+    is || (applied == Applied::NotLoaded && conntrack.tcp_be_liberal)
 }
 
 /// Where conntrack `be_liberal`, it places what it would call invalid otherwise.
@@ -252,6 +259,25 @@ mod tests {
             let rules = Iptables::new(config).await.expect("nothing can fail");
             let rules = rules.render(&DesiredState::default()).to_string();
             assert_eq!(rules.contains("INVALID"), drops, "{rules}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_has_not_loaded_conntrack_becomes_as_liberal_as_asked_for() {
+        for (is, applied, asked, expect) in [
+            (false, Applied::NotLoaded, true, true),
+            (false, Applied::NotLoaded, false, false),
+            // It could not be set.
+            (false, Applied::All, true, false),
+            // By somebody else.
+            (true, Applied::All, false, true),
+        ] {
+            let conntrack = ConntrackConfig {
+                tcp_be_liberal: asked,
+                ..ConntrackConfig::default()
+            };
+            let found = is_or_becomes_liberal(is, applied, &conntrack);
+            assert_eq!(found, expect, "{is} {applied:?} {asked}");
         }
     }
 

@@ -118,6 +118,8 @@ pub struct ServicesConfig {
     pub localhost_node_ports: bool,
     /// Whether all clients of clusterIPs are masqueraded (iptables).
     pub masquerade_all: bool,
+    /// Whether `spec.externalIPs` are served.
+    pub external_ips: bool,
     /// Which bit of a packet's mark says "masquerade this" (iptables).
     pub masquerade_bit: u8,
     /// This node's address, in place of the Node object's one of that family; comes first.
@@ -203,6 +205,7 @@ impl Default for ServicesConfig {
             node_ports: NodePorts::All,
             localhost_node_ports: true,
             masquerade_all: false,
+            external_ips: true,
             masquerade_bit: 14,
             node_address: None,
             sync: SyncConfig::default(),

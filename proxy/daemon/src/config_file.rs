@@ -20,13 +20,10 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-use format::{Conntrack, Document, Rules};
+use format::{Conntrack, Document, EXTERNAL_IPS, Rules};
 
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 const KIND: &str = "KubeProxyConfiguration";
-/// kube-proxy's ports, for addresses without one.
-const HEALTHZ_PORT: u16 = 10_256;
-const METRICS_PORT: u16 = 10_249;
 
 /// What a file says; each value is nothing where the file is silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +41,7 @@ pub(crate) struct ConfigFile {
     pub(crate) nodeport_addresses: Option<Vec<NodePortAddress>>,
     pub(crate) localhost_nodeports: Option<bool>,
     pub(crate) masquerade_all: Option<bool>,
+    pub(crate) external_ips: Option<bool>,
     pub(crate) masquerade_bit: Option<u8>,
     pub(crate) sync_period: Option<Duration>,
     pub(crate) min_sync_period: Option<Duration>,
@@ -89,9 +87,9 @@ pub(crate) fn read(file: &Path, text: &str) -> Result<(ConfigFile, Vec<Ignored>)
             return Err(reader.bad(field, got, format!("expected {expect}")));
         }
     }
-    let document = reader.document(&value)?;
+    let (document, mut ignored) = reader.document(&value)?;
     let config = reader.config(document)?;
-    let mut ignored = format::without_effect(&value);
+    ignored.extend(format::without_effect(&value));
     ignored.extend(mode_taken(&value));
     Ok((config, ignored))
 }
@@ -131,26 +129,28 @@ impl Reader<'_> {
         })
     }
 
-    /// A wrong type and an unknown field both name their path.
-    fn document(&self, value: &Value) -> Result<Document, BadFile> {
+    /// A wrong type and an unknown field both name their path; only the former is the end, as in
+    /// kube-proxy.
+    fn document(&self, value: &Value) -> Result<(Document, Vec<Ignored>), BadFile> {
         let at = |path: &str| {
             let pointer = format!("/{}", path.replace('.', "/"));
             value.pointer(&pointer).unwrap_or(&Value::Null)
         };
         let mut track = serde_path_to_error::Track::new();
         let deserializer = serde_path_to_error::Deserializer::new(value, &mut track);
-        let mut unknown = None;
+        let mut unknown = Vec::new();
         let read = serde_ignored::deserialize(deserializer, |path| {
             // An optional section is a step of its own there, shown as a question mark.
-            unknown.get_or_insert_with(|| path.to_string().replace("?.", ""));
+            let field = path.to_string().replace("?.", "");
+            let value = at(&field).to_string();
+            let why = "unknown field";
+            unknown.push(Ignored { field, value, why });
         });
-        if let Some(field) = unknown {
-            return Err(self.bad(&field, at(&field), "unknown field"));
-        }
-        read.map_err(|error: serde_json::Error| {
+        let document = read.map_err(|error: serde_json::Error| {
             let field = track.path().to_string();
             self.bad(&field, at(&field), error.to_string())
-        })
+        })?;
+        Ok((document, unknown))
     }
 
     fn config(&self, document: Document) -> Result<ConfigFile, BadFile> {
@@ -175,7 +175,7 @@ impl Reader<'_> {
             node_name: self.parsed(
                 "hostnameOverride",
                 document.hostname_override.as_ref(),
-                |n| parse::node_name(&n.trim().to_lowercase()),
+                parse::node_name,
             )?,
             kubeconfig: client_connection
                 .kubeconfig
@@ -186,12 +186,12 @@ impl Reader<'_> {
             healthz_bind_address: self.parsed(
                 "healthzBindAddress",
                 document.healthz_bind_address.as_ref(),
-                |value| listen(value, HEALTHZ_PORT),
+                |value| parse::listen(value, parse::HEALTHZ_PORT),
             )?,
             metrics_bind_address: self.parsed(
                 "metricsBindAddress",
                 document.metrics_bind_address.as_ref(),
-                |value| listen(value, METRICS_PORT),
+                |value| parse::listen(value, parse::METRICS_PORT),
             )?,
             detect_local_mode: self.parsed(
                 "detectLocalMode",
@@ -213,6 +213,7 @@ impl Reader<'_> {
             bind_address_hard_fail: document.bind_address_hard_fail,
             oom_score_adj: self.oom_score_adj(document.oom_score_adj)?,
             masquerade_all: rules.masquerade_all,
+            external_ips: self.external_ips(document.feature_gates.as_ref())?,
             ..ConfigFile::default()
         };
         let config = self.with_timing(config, section, &timing, &rules)?;
@@ -281,6 +282,19 @@ impl Reader<'_> {
             .ok_or_else(|| self.bad("oomScoreAdj", &value, problem))
     }
 
+    /// The one feature gate that is known here.
+    fn external_ips(&self, gates: Option<&Value>) -> Result<Option<bool>, BadFile> {
+        let gate = gates.and_then(|gates| gates.get(EXTERNAL_IPS));
+        match gate {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(allowed)) => Ok(Some(*allowed)),
+            Some(other) => {
+                let field = format!("featureGates.{EXTERNAL_IPS}");
+                Err(self.bad(&field, other, "expected true or false"))
+            }
+        }
+    }
+
     fn node_ports(
         &self,
         values: Option<Vec<String>>,
@@ -340,14 +354,4 @@ fn address(value: &str) -> Parsed<IpAddr> {
     value.parse().map_err(|e: std::net::AddrParseError| {
         format!("{e}; expected an address, such as 192.0.2.1")
     })
-}
-
-fn listen(value: &str, port: u16) -> Parsed<SocketAddr> {
-    if let Ok(address) = value.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port));
-    }
-    let parsed: Option<SocketAddr> = value.parse().ok();
-    parsed
-        .filter(|address| address.port() != 0)
-        .ok_or_else(|| format!("expected ADDRESS:PORT, such as 127.0.0.1:{port}"))
 }

@@ -32,6 +32,15 @@ const REFILL: Duration = Duration::from_secs(10);
 /// The API server's bound is 1 kB.
 const NOTE_MAX: usize = 1000;
 
+/// What an address is listened at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// `/healthz` and `/livez`.
+    Health,
+    /// `/metrics`.
+    Metrics,
+}
+
 /// Something to tell about an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Occurrence {
@@ -60,12 +69,16 @@ impl Occurrence {
         }
     }
 
-    /// /healthz or /metrics cannot be served, and that is to be the end; kube-proxy's words.
-    pub(crate) fn no_server(node_name: &str, name: &str, address: &str, error: &str) -> Self {
+    /// /healthz or /metrics cannot be served, and that is to be the end; kube-proxy's reasons.
+    pub(crate) fn no_server(node_name: &str, served: Served, address: &str, error: &str) -> Self {
+        let (reason, server) = match served {
+            Served::Health => ("FailedToStartProxierHealthcheck", "proxier healthz"),
+            Served::Metrics => ("FailedToStartMetricServer", "metrics server"),
+        };
         Self {
             warning: true,
-            reason: "FailedToStartProxierHealthcheck",
-            note: format!("failed to start proxier {name} on {address}: {error}"),
+            reason,
+            note: format!("failed to start {server} on {address}: {error}"),
             ..Self::starting(node_name)
         }
     }

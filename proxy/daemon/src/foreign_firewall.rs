@@ -102,7 +102,7 @@ impl ForeignFirewall {
                 family,
                 table,
                 chain,
-                "Another firewall drops forwarded packets by the policy of its chain; pods are cut off unless it has accepts for them"
+                "Another firewall drops forwarded packets at the end of its chain; pods are cut off unless it has accepts for them"
             );
         }
         for ForeignDrop {

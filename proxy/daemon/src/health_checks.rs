@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use seaway_proxy_core::ObjectKey;
-use seaway_proxy_core::desired::{DesiredState, Family, HealthCheck, NodePortAddresses};
+use seaway_proxy_core::desired::Family;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +22,11 @@ use crate::health::Health;
 mod server;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use server::Server;
+use wanted::Listener;
+pub(crate) use wanted::Wanted;
 
 /// How often a port that could not be had is tried again, and the node's addresses
 /// are looked at: kube-proxy's pause for its own servers.
@@ -33,48 +35,6 @@ const RETRY: Duration = Duration::from_secs(5);
 const FOR_EVER: Duration = Duration::from_hours(24);
 /// How long one that still answers may keep a change from being made.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What the last good round has put into the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted(BTreeMap<Listener, usize>, [NodePortAddresses; 2]);
-
-/// One server, before its addresses are known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Listener {
-    family: Family,
-    service: ObjectKey,
-    port: u16,
-}
-
-impl Wanted {
-    pub(crate) fn of(desired: &DesiredState) -> Self {
-        let mut wanted = BTreeMap::new();
-        for family in Family::ALL {
-            for (service, &HealthCheck { port, endpoints }) in &desired.family(family).health_checks
-            {
-                let service = service.clone();
-                wanted.insert(
-                    Listener {
-                        family,
-                        service,
-                        port,
-                    },
-                    endpoints,
-                );
-            }
-        }
-        let node_ports = Family::ALL.map(|family| desired.family(family).node_ports.clone());
-        Self(wanted, node_ports)
-    }
-
-    fn addresses(&self, family: Family) -> &NodePortAddresses {
-        let [v4, v6] = &self.1;
-        match family {
-            Family::V4 => v4,
-            Family::V6 => v6,
-        }
-    }
-}
 
 /// All servers, and who decides about them.
 #[derive(Debug)]
@@ -113,7 +73,7 @@ impl HealthChecks {
             self.follow(&wanted).await;
             let changed = self.wanted.changed();
             // A port may get free and an address may come without a word to us.
-            let pause = if wanted.0.is_empty() { FOR_EVER } else { RETRY };
+            let pause = if wanted.is_empty() { FOR_EVER } else { RETRY };
             let next = async { !matches!(timeout(pause, changed).await, Ok(Err(_closed))) };
             // The sender lives in the sync loop, which ends when all does.
             if stop.run_until_cancelled(next).await != Some(true) {
@@ -180,7 +140,7 @@ impl HealthChecks {
 fn places(wanted: &Wanted) -> BTreeMap<(Listener, IpAddr), usize> {
     let mut places = BTreeMap::new();
     let mut own = None;
-    for (listener, &count) in &wanted.0 {
+    for (listener, count) in wanted.listeners() {
         let addresses = wanted.addresses(listener.family);
         if addresses.networks.is_none() {
             let any = match listener.family {

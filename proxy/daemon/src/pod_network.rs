@@ -221,6 +221,7 @@ impl PodNetworkLoop {
                 mtu,
                 data_dir: records::data_dir(run_dir),
                 state_file: StateFile::new(run_dir).path().to_owned(),
+                sticky: self.config.settings.sticky_addresses,
             },
             serving: Serving {
                 mode: want.mode.as_str(),

@@ -19,7 +19,7 @@ use tracing::{Instrument, debug, info, info_span};
 use crate::backends;
 use crate::conf_keeper::ConfKeeper;
 use crate::config::{Config, PodNetworkConfig, ServiceProxy};
-use crate::events::{Events, Occurrence, Publisher};
+use crate::events::{Events, Occurrence, Publisher, Served};
 use crate::explain::{self, Desk};
 use crate::foreign_firewall::ForeignFirewall;
 use crate::health::server::HardFail;
@@ -138,23 +138,28 @@ fn spawn_servers(
     events: &Events,
     registry: Registry,
 ) {
-    let hard_fail = |name| {
+    let hard_fail = |served| {
         let events = events.clone();
-        let hard_fail = HardFail { name, events };
+        let hard_fail = HardFail { served, events };
         config.bind_hard_fail.then_some(hard_fail)
     };
     if let Some(addr) = config.healthz_bind {
         let router = health::server::router(shared.health.clone(), shared.metrics.clone());
         tasks.spawn(
             "healthz",
-            health::server::serve(addr, router, shared.stop.clone(), hard_fail("healthz")),
+            health::server::serve(addr, router, shared.stop.clone(), hard_fail(Served::Health)),
         );
     }
     if let Some(addr) = config.metrics_bind {
         let router = metrics::router(registry, config.service_proxy);
         tasks.spawn(
             "metrics",
-            health::server::serve(addr, router, shared.stop.clone(), hard_fail("metrics")),
+            health::server::serve(
+                addr,
+                router,
+                shared.stop.clone(),
+                hard_fail(Served::Metrics),
+            ),
         );
     }
 }

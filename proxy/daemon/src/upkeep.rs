@@ -16,9 +16,11 @@
 //! A look compares what is there with what was there after the last repair; what we or the
 //! plugin add is more than before and no reason for anything. A notification that rules of
 //! ours were removed is one by itself: they may not have been seen yet by any look. Whoever
-//! is asked to write reads first, so a rule that was only replaced costs no more than that. What a pod's hostPorts are
-//! only the plugin knows, so its own executable is run; where it is absent, as on a node
-//! with another CNI plugin, that is said once.
+//! is asked to write reads first, so a rule that was only replaced costs no more than that.
+//!
+//! What a pod's hostPorts are only the plugin knows, so its own executable is run, for every
+//! network that has records in our run dir; where it is absent, as on a node with another CNI
+//! plugin, that is said once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,8 +53,6 @@ const DEBOUNCE: Duration = Duration::from_millis(200);
 const POD_DEBOUNCE: Duration = Duration::from_millis(300);
 /// What notifies nobody is noticed by then: iptables-legacy, and lost notifications.
 const LOOK: Duration = Duration::from_secs(5);
-/// The network's name in the CNI conf that we write.
-const NETWORK: &str = "seaway";
 
 /// The task.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Upkeep {
                 }
                 _ = look.tick() => self.repairs.look().await?,
                 _ = sweep.tick() => {
-                    self.sweeps.sweep(NETWORK).await;
+                    self.sweeps.sweep().await;
                     self.repairs.in_any_case();
                     self.repairs.look().await?;
                 }

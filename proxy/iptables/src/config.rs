@@ -55,11 +55,11 @@ pub struct Config {
     pub nft: Commands,
     /// Programs of the legacy flavour.
     pub legacy: Commands,
-    /// Whether IPv6 is served; `None`: where ip6tables works.
+    /// Whether IPv6 is served; `None`: where ip6tables works, and the kernel has NAT for it.
     pub ipv6: Option<bool>,
     /// Like `ipset`.
     pub ipset: PathBuf,
-    /// Whether session affinity is served; `None`: where ipset works.
+    /// Whether session affinity is served, as far as the kernel can; `None`: where ipset works.
     pub affinity: Option<bool>,
     /// Whether packets of pods that conntrack cannot place are dropped instead of
     /// being forwarded. Without it such a packet reaches the client with the

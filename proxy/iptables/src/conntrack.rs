@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use seaway_netlink::{NetlinkError, Socket};
+use seaway_netlink::{NetlinkError, Reason, Socket};
 use seaway_proxy_core::backend::Settled;
 use seaway_proxy_core::desired::{DesiredState, Family};
 use tokio::task::spawn_blocking;
@@ -20,9 +20,14 @@ use tracing::{debug, warn};
 
 mod entry;
 mod flows;
+mod retry;
+#[cfg(test)]
+mod tests;
 mod wire;
 
+use entry::Entry;
 use flows::Flows;
+use retry::Again;
 use wire::Table;
 
 /// What has been cleaned up for.
@@ -32,6 +37,7 @@ pub(crate) struct Conntrack {
     done: [Option<Flows>; 2],
     /// Whether the last failure has been told.
     told: bool,
+    again: Again,
 }
 
 impl Conntrack {
@@ -42,7 +48,7 @@ impl Conntrack {
         families: &[Family],
         desired: &DesiredState,
     ) -> Vec<Settled> {
-        let mut settled = Vec::new();
+        let (mut settled, mut failed) = (Vec::new(), false);
         for (family, done) in Family::ALL.into_iter().zip(&mut self.done) {
             let now = Flows::of(desired.family(family));
             let before = done.as_ref();
@@ -52,41 +58,87 @@ impl Conntrack {
             }
             let started = Instant::now();
             let cleaned = clean(family, now.clone(), before.cloned().unwrap_or_default()).await;
+            let Cleaned { removed, error } = cleaned.unwrap_or_else(Cleaned::failed);
             settled.push(Settled {
                 family,
                 took: started.elapsed(),
-                removed: *cleaned.as_ref().unwrap_or(&0),
+                removed,
             });
-            match cleaned {
-                Ok(removed) => {
+            failed |= error.is_some();
+            match error {
+                None => {
                     debug!(%family, removed, "Removed stale flows");
                     *done = Some(now);
                     self.told = false;
                 }
-                Err(error) if !std::mem::replace(&mut self.told, true) => {
-                    warn!(%family, %error, "Cannot remove stale flows, trying again later");
+                Some(error) if !std::mem::replace(&mut self.told, true) => {
+                    warn!(%family, removed, %error, "Cannot remove all stale flows, trying again");
                 }
-                Err(error) => debug!(%family, %error, "Cannot remove stale flows"),
+                Some(error) => debug!(%family, removed, %error, "Cannot remove all stale flows"),
             }
         }
+        self.again.ended(failed);
         settled
+    }
+
+    /// When there is to be a round for what has failed, though nothing changes.
+    pub(crate) fn again_at(&self) -> Option<tokio::time::Instant> {
+        self.again.at()
+    }
+}
+
+/// What has come of a clean-up.
+#[derive(Debug)]
+struct Cleaned {
+    removed: usize,
+    /// What has gone wrong first.
+    error: Option<NetlinkError>,
+}
+
+impl Cleaned {
+    fn failed(error: NetlinkError) -> Self {
+        Self {
+            removed: 0,
+            error: Some(error),
+        }
     }
 }
 
 /// The sockets belong to the network namespace of the polling thread.
-async fn clean(family: Family, now: Flows, before: Flows) -> Result<usize, NetlinkError> {
+async fn clean(family: Family, now: Flows, before: Flows) -> Result<Cleaned, NetlinkError> {
     let mut table = Table::open(family)?;
     let mut addresses = Socket::open()?;
     let work = move || {
         let own = own_addresses(&mut addresses, family)?;
         let stale = table.list(|entry| flows::stale(entry, &own, &now, &before))?;
-        for entry in &stale {
-            table.delete(entry)?;
-        }
-        Ok(stale.len())
+        Ok(delete_all(&stale, |entry| table.delete(entry)))
     };
     let done = spawn_blocking(work).await;
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// One that the kernel refuses to remove keeps no other from it. Where it does not answer,
+/// each would take as long as the first.
+fn delete_all(
+    stale: &[Entry],
+    mut delete: impl FnMut(&Entry) -> Result<(), NetlinkError>,
+) -> Cleaned {
+    let (mut removed, mut first) = (0, None);
+    for entry in stale {
+        let Err(error) = delete(entry) else {
+            removed += 1;
+            continue;
+        };
+        let goes_on = matches!(error.reason, Reason::Refused { .. });
+        first = first.or(Some(error));
+        if !goes_on {
+            break;
+        }
+    }
+    Cleaned {
+        removed,
+        error: first,
+    }
 }
 
 fn own_addresses(socket: &mut Socket, family: Family) -> Result<BTreeSet<IpAddr>, NetlinkError> {

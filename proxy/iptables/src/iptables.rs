@@ -5,9 +5,9 @@ use seaway_proxy_core::desired::{DesiredState, Family};
 use seaway_proxy_core::explain::kernel::{Inspection, Subject};
 use seaway_proxy_core::skipped::Skipped;
 use tokio::time::sleep_until;
-use tracing::{info, warn};
+use tracing::warn;
 
-use crate::command::{self, CommandError};
+use crate::command::CommandError;
 use crate::config::Config;
 use crate::conntrack::Conntrack;
 use crate::flavour::{self, Flavour};
@@ -51,11 +51,24 @@ pub struct Iptables {
 }
 
 impl Iptables {
-    /// Finds out, unless configured, which flavour this node uses.
+    /// Finds out, unless configured, which flavour this node uses. Writes nothing.
     ///
     /// # Errors
     /// iptables is not installed or does not work.
     pub async fn new(config: Config) -> Result<Self, BackendError> {
+        Self::open(config, false).await
+    }
+
+    /// The same for somebody who is about to write: where no rule shows that the kernel
+    /// translates IPv6, that is tried out.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub async fn for_writing(config: Config) -> Result<Self, BackendError> {
+        Self::open(config, true).await
+    }
+
+    async fn open(config: Config, writes: bool) -> Result<Self, BackendError> {
         let flavour = match config.flavour {
             Some(flavour) => flavour,
             None => flavour::detect(&config)
@@ -76,7 +89,7 @@ impl Iptables {
             trust: Trust::default(),
             stuck: Stuck::default(),
         };
-        if !new.has_ipv6().await {
+        if !new.has_ipv6(writes).await {
             new.families = &[Family::V4];
             new.watch = Watch::new(flavour, new.families);
         }
@@ -84,35 +97,9 @@ impl Iptables {
         Ok(new)
     }
 
-    async fn has_ipv6(&self) -> bool {
-        if let Some(configured) = self.config.ipv6 {
-            return configured;
-        }
-        let program = self.flavour.commands(&self.config).save(Family::V6);
-        let read = match command::is_installed(program, self.config.timeout).await {
-            Ok(()) => self.read_family(self.flavour, Family::V6, false).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &read {
-            info!(%error, "No ip6tables here, so IPv6 is not served");
-        }
-        read.is_ok()
-    }
-
     /// The flavour in use.
     pub fn flavour(&self) -> Flavour {
         self.flavour
-    }
-
-    async fn has_ipset(&self) -> bool {
-        if let Some(configured) = self.config.affinity {
-            return configured;
-        }
-        let listed = self.list_sets().await;
-        if let Err(error) = &listed {
-            warn!(%error, "No ipset here, so there is no session affinity");
-        }
-        listed.is_ok()
     }
 
     fn rendered(&self, desired: &DesiredState, have: Option<&Rendered>) -> Rendered {
@@ -195,8 +182,10 @@ impl Backend for Iptables {
 
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
         self.stuck.want(want);
-        let created = self.create_sets(have, want).await;
-        created.map_err(|e| failure("create sets of clients", e))?;
+        if let Err(error) = self.create_sets(have, want).await {
+            self.find_lacking_sets(have, &error).await;
+            return Err(failure("create sets of clients", error));
+        }
         self.replace_sets(have, want).await;
         if !want.v4.filter.chains.contains_key(LOCALHOST) {
             // Before the rules go that keep strangers from the loopback addresses.
@@ -218,7 +207,8 @@ impl Backend for Iptables {
     }
 
     async fn disturbed(&mut self) {
-        let Some(again_at) = self.lacking.again_at() else {
+        let both = [self.lacking.again_at(), self.conntrack.again_at()];
+        let Some(again_at) = both.into_iter().flatten().min() else {
             return self.watch.disturbed().await;
         };
         tokio::select! {

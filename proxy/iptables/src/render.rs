@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use seaway_proxy_core::desired::{Family, FamilyState, LocalSources, Protocol};
 
 use crate::config::Config;
-use crate::lacking::Lacking;
+use crate::lacking::{Lacking, Module};
 use crate::rendered::{
     ADDRESSES, FORWARD, HAIRPIN, HAIRPIN_PREFIX, HEALTH, HEALTH_PREFIX, INVALID, LOCALHOST,
     MARK_OUTSIDE, MASQUERADE, NET_PREFIX, NODE_PORTS, PORT_PREFIX, PORTS, POSTROUTING, SERVICES,
@@ -34,7 +34,7 @@ pub(crate) fn render(
 ) -> Tables {
     let mut half = Half {
         config,
-        room: Room::new(ipset),
+        room: Room::new(ipset && !lacking.includes(Module::Sets)),
         family,
         state,
         tables: Tables::default(),

@@ -55,6 +55,9 @@ impl Room {
     }
 }
 
+/// A set of no Service, which is there while it is tried out whether sets work.
+pub(crate) const PROBE: &str = "SEAWAY-4-probe";
+
 /// Timeouts in seconds by name.
 pub(crate) type Sets = BTreeMap<String, u64>;
 

@@ -81,6 +81,7 @@ fn beside_others(node: &Node, disk: &Disk, conf: &str) {
     fs::write(node.path("net.d/05-bridge.conflist"), conf).unwrap();
     fs::create_dir_all(disk.path("nm")).unwrap();
     fs::create_dir_all(disk.path("systemd/netif")).unwrap();
+    fs::create_dir_all(disk.path("systemd/system")).unwrap();
 }
 
 fn install(node: &Node, disk: &Disk, flags: &[&str]) -> String {
@@ -151,7 +152,8 @@ fn case_61_uninstall_takes_the_conf_first_and_the_plugin_when_no_pod_is_left() {
         node.routes()
     );
     assert_eq!(names(&disk.path("nm/conf.d")), [""; 0]);
-    assert_eq!(names(&disk.path("systemd")), ["netif"]);
+    assert_eq!(names(&disk.path("systemd")), ["netif", "system"]);
+    assert!(!disk.path("sysctl.d").exists());
     assert_eq!(names(&node.path("run")), ["cni"]);
     let output = runtime.call("DEL", &pod);
     assert!(output.status.success(), "{}", text(&output));
@@ -198,6 +200,7 @@ fn case_61_cleanup_takes_the_conf_before_all_else_and_the_plugin_after_it() {
         node.path("run/pod-network.json"),
         disk.path("nm/conf.d/50-seaway.conf"),
         disk.path("systemd/network/50-seaway.network"),
+        disk.path("sysctl.d/zzz-seaway.conf"),
         node.path("net.d/05-bridge.conflist.seaway-disabled"),
         disk.path("bin/loopback"),
     ] {
@@ -256,11 +259,14 @@ fn case_62_network_daemons_are_told_and_asked_to_listen() {
     tool(&disk, "networkctl");
     disk.install("old", &[]);
     assert!(!disk.path("nm").exists() && !disk.path("calls").exists());
+    assert!(!disk.path("sysctl.d").exists());
     disk.write("nm/NetworkManager.conf", "");
     disk.write("systemd/netif/links", "");
+    disk.write("systemd/system/ctrl", "");
     let calls = || fs::read_to_string(disk.path("calls")).unwrap_or_default();
     disk.install("old", &["--host-config", "off"]);
     assert_eq!(names(&disk.path("nm")), ["NetworkManager.conf"]);
+    assert!(!disk.path("sysctl.d").exists());
     disk.install("old", &[]);
     disk.install("old", &[]);
     let once = "nmcli general reload conf\nnetworkctl reload\n";
@@ -275,12 +281,14 @@ fn case_62_network_daemons_are_told_and_asked_to_listen() {
         names(&disk.path("systemd/networkd.conf.d")),
         ["50-seaway.conf"]
     );
+    assert_eq!(names(&disk.path("sysctl.d")), ["zzz-seaway.conf"]);
     let mut words = disk.places("install");
     words.push("--remove".to_owned());
     assert!(disk.command(&words).status().unwrap().success());
     assert_eq!(calls(), format!("{once}{once}"));
     assert_eq!(names(&disk.path("nm/conf.d")), [""; 0]);
-    assert_eq!(names(&disk.path("systemd")), ["netif"]);
+    assert_eq!(names(&disk.path("systemd")), ["netif", "system"]);
+    assert!(!disk.path("sysctl.d").exists());
 }
 
 /// Rules that an earlier run made with the flavour that is not in use now.

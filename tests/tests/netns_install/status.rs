@@ -74,7 +74,59 @@ fn case_46_a_pod_network_that_does_not_serve_is_50_and_51_with_pods() {
         assert!(node.call("STATUS", "", "").status.success());
         node.netns.ip("link del seaway.vx");
     }
-    // ADD and DEL do not ask.
+    node.del("c1", pod_path(&pod));
+    node.assert_empty();
+}
+
+/// Runtimes that know no STATUS go on with the conf of the boot before.
+#[test]
+fn case_46_an_add_is_to_be_tried_again_until_the_daemon_has_served_in_this_boot() {
+    if !require_root() {
+        return;
+    }
+    let (mut node, pod) = (cni::Node::new("10.244.1.0/24"), Netns::new("pod"));
+    let state = node.dir.path().join("pod-network.json");
+    node.conf["podNetworkState"] = json!(state);
+    let says = |text: &str| fs::write(&state, text).unwrap();
+    let state_of = |boot: &str| json!({"bootId": boot, "mode": "direct", "mtu": 1450}).to_string();
+    let refused = |node: &cni::Node, why: &str| {
+        let error = node.fails("ADD", "c1", pod_path(&pod));
+        assert_eq!(error["code"], 11, "{error}");
+        let msg = error["msg"].as_str().unwrap();
+        let parts = ["since this boot", why, "try again"];
+        assert!(parts.iter().all(|part| msg.contains(part)), "{msg}");
+        assert_eq!(pod.ip_json("link").as_array().unwrap().len(), 1);
+        node.assert_empty();
+    };
+    refused(&node, "there is no");
+    says(&state_of("another"));
+    refused(&node, "another boot");
+    // The failed ADD's DEL.
+    node.del("c1", pod_path(&pod));
+    // What else may be wrong with it keeps no pod from starting.
+    let no_such_device = json!({"bootId": boot_id(), "device": "seaway.vx"}).to_string();
+    for text in ["{", "{}", no_such_device.as_str()] {
+        says(text);
+        node.add("c1", &pod);
+        node.del("c1", pod_path(&pod));
+    }
+
+    // Of a pod that is there nobody asks, whatever has become of the state.
+    says(&state_of(&boot_id()));
+    node.conf["prevResult"] = node.add("c1", &pod);
+    fs::remove_file(&state).unwrap();
+    let checked = node.call("CHECK", "c1", pod_path(&pod));
+    assert!(checked.status.success(), "{}", text(&checked));
+    node.conf["prevResult"] = Value::Null;
+    node.conf["cniVersion"] = json!("1.1.0");
+    node.conf["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
+    let collected = node.call("GC", "", "");
+    assert!(collected.status.success(), "{}", text(&collected));
+    let records = node.records();
+    assert!(
+        records.len() == 1 && records[0].ends_with("=c1:eth0"),
+        "{records:?}"
+    );
     node.del("c1", pod_path(&pod));
     node.assert_empty();
 }

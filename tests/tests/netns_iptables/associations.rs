@@ -117,6 +117,10 @@ fn phone(new: &[u8], serving: &[u8]) -> DesiredState {
 /// Asks as often as `tries` says, unless answered: the kernel may lose a packet while a link
 /// comes up. It refuses a second association between the same ports while it has not done away
 /// with the first (`EADDRNOTAVAIL`), which it may take a moment to do; hence the pause.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the kernel is done"
+)]
 fn ask(from: &Netns, own: &str, to: &str, tries: usize, patience: Duration) -> io::Result<String> {
     let (own, to) = (own.parse().unwrap(), to.parse().unwrap());
     let once = || {

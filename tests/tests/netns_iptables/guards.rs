@@ -13,6 +13,7 @@ use seaway_proxy_iptables::{Config, Flavour};
 use seaway_testbed::peer;
 use tokio::time::timeout;
 
+use crate::lacking::NO_RULE;
 use crate::node::{Node, VIP, answers, block_on, config, each_flavour, in_v6, many, names, web};
 
 /// The C library shows `::192.0.2.1`, Rust `::c000:201`.
@@ -34,22 +35,6 @@ fn an_address_that_others_write_in_another_way_is_no_difference() {
     });
 }
 
-/// A restore of a kernel without `xt_sctp`, as long as the file `lacks` is there.
-fn without_sctp(dir: &Path, restore: &Path) -> PathBuf {
-    let script = format!(
-        "#!/bin/sh\ncat > {dir}/input.$$\n\
-         if [ -e {dir}/lacks ] && grep -q -- '-m sctp' {dir}/input.$$; then\n\
-         echo 'line 3: RULE_APPEND failed (No such file or directory)' >&2; exit 4\nfi\n\
-         exec {} \"$@\" < {dir}/input.$$\n",
-        restore.display(),
-        dir = dir.display(),
-    );
-    let file = dir.join(restore);
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-    file
-}
-
 /// The Services of `web`, and one of them for SCTP as well.
 fn with_sctp() -> DesiredState {
     let mut desired = many(5, 2);
@@ -68,7 +53,7 @@ fn a_kernel_without_sctp_serves_all_but_sctp_until_it_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(flavour);
         for commands in [&mut config.nft, &mut config.legacy] {
-            commands.restore = without_sctp(dir.path(), &commands.restore);
+            commands.restore = NO_RULE.of("-m sctp", dir.path(), &commands.restore);
         }
         let config = Config {
             module_retry: Duration::ZERO,

@@ -7,6 +7,7 @@ mod associations;
 mod dual;
 mod flows;
 mod guards;
+mod lacking;
 mod node;
 mod objects;
 mod passage;

@@ -176,6 +176,31 @@ fn node_ports_on_loopback_come_with_a_sysctl_and_go_with_it() {
 }
 
 #[test]
+fn external_ips_are_served_unless_the_operator_forbids_it() {
+    if !require_root() {
+        return;
+    }
+    let node_a = Node::new();
+    let api = FakeApi::start(&node_a.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let mut web = service("web", "10.96.0.1");
+    web["spec"]["externalIPs"] = json!(["192.0.2.7"]);
+    api.apply(SERVICES, web);
+    for (flag, served) in [
+        ("--allow-service-external-ips", true),
+        ("--allow-service-external-ips=false", false),
+    ] {
+        std::fs::remove_file(node_a.path("log")).ok();
+        let daemon = node_a.start_with("iptables", &[&NO_NETWORK[..], &[flag]].concat());
+        daemon.wait_said(&["Programmed all Services"]);
+        assert!(node_a.has_rule("10.96.0.1"), "{flag}: {:?}", node_a.rules());
+        let found = node_a.has_rule("192.0.2.7");
+        assert_eq!(found, served, "{flag}: {:?}", node_a.rules());
+        assert_eq!(daemon.terminate().code(), Some(0));
+    }
+}
+
+#[test]
 fn load_balancers_are_told_of_this_nodes_endpoints() {
     if !require_root() {
         return;

@@ -15,6 +15,7 @@ kind: KubeProxyConfiguration
 mode: nftables
 oomScoreAdj: 321
 enableProfiling: true
+conntrackMax: 5
 nftables: { masqueradeBit: 13 }
 conntrack:
   tcpBeLiberal: true
@@ -56,15 +57,18 @@ fn a_file_of_kube_proxys_reaches_the_kernel_and_flags_go_before_it() {
     assert!(!node.has_rule("INVALID"), "{:?}", node.rules());
     assert!(node.has_rule("--mark 0x2000/0x2000"), "{:?}", node.rules());
     assert_eq!(daemon.said(&["without effect", "enableProfiling"]), 1);
+    // Of another version, or misspelt.
+    let unknown = ["without effect", "conntrackMax", "unknown field"];
+    assert_eq!(daemon.said(&unknown), 1, "{}", daemon.log());
     let oom = fs::read_to_string(format!("/proc/{}/oom_score_adj", daemon.pid()));
     assert_eq!(oom.unwrap(), "321\n");
     let (_, mode) = node.get_from("127.0.0.1:10249", "/proxyMode").unwrap();
     assert_eq!(mode, "iptables");
     assert_eq!(daemon.terminate().code(), Some(0));
 
-    fs::write(&file, format!("{FILE}\nconntrackMax: 5\n")).unwrap();
+    fs::write(&file, format!("{FILE}\nclusterCIDR: 5\n")).unwrap();
     let daemon = node.start_with("iptables", &["--config", file.to_str().unwrap()]);
-    daemon.wait_said(&["kube-proxy.conf: conntrackMax: 5: unknown field"]);
+    daemon.wait_said(&["kube-proxy.conf: clusterCIDR: 5: "]);
     assert_eq!(daemon.ended().code(), Some(64));
 }
 

@@ -102,6 +102,7 @@ impl RunArgs {
             localhost_nodeports => services.iptables_localhost_nodeports
                 as iptables_localhost_nodeports;
             masquerade_all => services.masquerade_all as masquerade_all;
+            external_ips => services.allow_service_external_ips as allow_service_external_ips;
             masquerade_bit => tuning.iptables_masquerade_bit as iptables_masquerade_bit;
             sync_period => tuning.iptables_sync_period as iptables_sync_period;
             min_sync_period => tuning.iptables_min_sync_period as iptables_min_sync_period;

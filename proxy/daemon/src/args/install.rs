@@ -53,7 +53,8 @@ pub struct InstallArgs {
         value_parser = foreign_conf
     )]
     pub take_over_conf: Vec<String>,
-    /// Whether NetworkManager and systemd-networkd are told to leave our links and routes alone
+    /// Whether NetworkManager, systemd-networkd and systemd-sysctl are told to leave our links and
+    /// routes alone
     #[arg(long, env = "SEAWAY_HOST_CONFIG", value_enum, default_value = "on")]
     pub host_config: Switch,
     /// Where the node's network daemons look for settings
@@ -76,7 +77,7 @@ pub struct HostConfigArgs {
         default_value = "/etc/NetworkManager"
     )]
     pub network_manager_dir: PathBuf,
-    /// systemd's folder of this boot
+    /// systemd's folder of this boot; sysctl.d is beside it
     #[arg(
         long,
         env = "SEAWAY_SYSTEMD_RUN_DIR",

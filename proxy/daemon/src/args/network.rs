@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args};
 use ipnetwork::IpNetwork;
 use seaway_podnet::{PodRoutes, Settings, VxlanSettings};
 
@@ -90,6 +90,20 @@ pub struct NetworkArgs {
         value_parser = clap::value_parser!(u32).range(MIN_MTU..=MAX_MTU)
     )]
     pub mtu: Option<u32>,
+    /// Whether a pod that comes again to this node under its name gets the address that it had
+    ///
+    /// Remembered over boots in /var/lib/seaway/cni, for 4096 pods in each family, the latest.
+    /// Where there is no other address left, a pod that is not here loses its own.
+    #[arg(
+        long,
+        env = "SEAWAY_STICKY_ADDRESSES",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub sticky_addresses: bool,
 }
 
 impl NetworkArgs {
@@ -128,6 +142,7 @@ impl NetworkArgs {
             cluster_cidrs: cluster_cidrs.to_vec(),
             non_masquerade_cidrs: self.non_masquerade_cidr.clone(),
             mtu: self.mtu,
+            sticky_addresses: self.sticky_addresses,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Words into values, for flags and for kube-proxy's file alike.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
@@ -7,6 +8,9 @@ use k8s_openapi::jiff::SignedDuration;
 pub(crate) use super::services::{interface, node_port_address};
 pub(crate) use super::{cluster_cidr, node_name};
 
+/// kube-proxy's ports, for addresses without one.
+pub(crate) const HEALTHZ_PORT: u16 = 10_256;
+pub(crate) const METRICS_PORT: u16 = 10_249;
 /// What probes of the pod network are marked with: these bits mean something already.
 const PROBES: u32 = 0x53;
 
@@ -24,6 +28,17 @@ pub(crate) fn duration(value: &str) -> Result<Duration, String> {
         .filter(|_| go)
         .and_then(|d| Duration::try_from(d).ok());
     parsed.ok_or_else(|| "expected a time that is not negative, such as 1h30m or 10s".to_owned())
+}
+
+/// An address to listen at, with `port` if it has none.
+pub(crate) fn listen(value: &str, port: u16) -> Result<SocketAddr, String> {
+    if let Ok(address) = value.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let parsed: Option<SocketAddr> = value.parse().ok();
+    parsed
+        .filter(|address| address.port() != 0)
+        .ok_or_else(|| format!("expected ADDRESS:PORT, such as 127.0.0.1:{port}"))
 }
 
 /// One of the 32, and none that has a meaning.

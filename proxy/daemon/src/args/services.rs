@@ -63,6 +63,18 @@ pub struct ServicesArgs {
         default_missing_value = "true"
     )]
     pub masquerade_all: bool,
+    /// Whether the externalIPs of Services are served: kube-proxy's feature gate
+    /// AllowServiceExternalIPs
+    #[arg(
+        long,
+        env = "SEAWAY_ALLOW_SERVICE_EXTERNAL_IPS",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true"
+    )]
+    pub allow_service_external_ips: bool,
 }
 
 /// kube-proxy's words.
@@ -103,6 +115,7 @@ impl ServicesArgs {
             node_ports: self.node_ports()?,
             localhost_node_ports: self.iptables_localhost_nodeports,
             masquerade_all: self.masquerade_all,
+            external_ips: self.allow_service_external_ips,
             ..ServicesConfig::default()
         })
     }

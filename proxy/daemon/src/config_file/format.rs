@@ -34,8 +34,7 @@ pub(super) struct Document {
     pub(super) nftables: Rules,
     #[serde(default, deserialize_with = "section")]
     pub(super) conntrack: Conntrack,
-    #[serde(rename = "featureGates")]
-    _feature_gates: Option<Value>,
+    pub(super) feature_gates: Option<Value>,
     #[serde(rename = "logging")]
     _logging: Option<Value>,
     pub(super) bind_address_hard_fail: Option<bool>,
@@ -122,9 +121,11 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// The feature gate that has an effect here.
+pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
+
 /// Fields that do something in kube-proxy and nothing here, and what to do instead.
-const WITHOUT_EFFECT: [(&str, &str); 20] = [
-    ("featureGates", "there are no feature gates"),
+const WITHOUT_EFFECT: [(&str, &str); 19] = [
     ("logging", "RUST_LOG chooses what is logged"),
     ("enableProfiling", "there is no profiling"),
     ("showHiddenMetricsForVersion", "no metric is hidden"),
@@ -165,7 +166,20 @@ pub(super) fn without_effect(document: &Value) -> Vec<Ignored> {
             why,
         })
     });
-    said.collect()
+    said.chain(other_gates(document)).collect()
+}
+
+/// All feature gates but the one that is honoured.
+fn other_gates(document: &Value) -> Option<Ignored> {
+    let mut gates = document.get("featureGates")?.clone();
+    if let Some(gates) = gates.as_object_mut() {
+        gates.remove(EXTERNAL_IPS);
+    }
+    says_something(&gates).then(|| Ignored {
+        field: "featureGates".to_owned(),
+        value: gates.to_string(),
+        why: "there are no such feature gates",
+    })
 }
 
 fn says_something(value: &Value) -> bool {

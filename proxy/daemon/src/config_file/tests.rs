@@ -123,6 +123,7 @@ conntrack:
   udpStreamTimeout: 1.5m
 bindAddressHardFail: true
 oomScoreAdj: -999
+featureGates: { AllowServiceExternalIPs: false }
 "#;
     let networks = |cidrs: [&str; 2]| cidrs.map(|cidr| cidr.parse().unwrap()).to_vec();
     let ports = networks(["10.0.0.0/8", "fd00::/8"]);
@@ -140,6 +141,7 @@ oomScoreAdj: -999
         nodeport_addresses: Some(ports.into_iter().map(NodePortAddress::Network).collect()),
         localhost_nodeports: Some(false),
         masquerade_all: Some(true),
+        external_ips: Some(false),
         masquerade_bit: Some(15),
         sync_period: Some(Duration::from_secs(90)),
         min_sync_period: Some(Duration::from_millis(250)),
@@ -199,7 +201,11 @@ fn what_has_no_effect_is_named_with_its_value() {
         ("ipvs: { scheduler: rr }", "ipvs.scheduler", "\"rr\""),
         ("clientConnection: { qps: 5 }", "clientConnection.qps", "5"),
         ("logging: { verbosity: 2 }", "logging", "{\"verbosity\":2}"),
-        ("featureGates: { A: true }", "featureGates", "{\"A\":true}"),
+        (
+            "featureGates: { A: true, AllowServiceExternalIPs: null }",
+            "featureGates",
+            "{\"A\":true}",
+        ),
     ] {
         let (config, ignored) = parse(text).unwrap();
         assert_eq!(config, ConfigFile::default(), "{text}");
@@ -208,6 +214,38 @@ fn what_has_no_effect_is_named_with_its_value() {
         };
         assert_eq!((told.field.as_str(), told.value.as_str()), (field, value));
     }
+}
+
+#[test]
+fn what_nobody_knows_is_told_and_the_rest_counts() {
+    let text = "
+mode: iptables
+proxyMode: nftables
+masqueradeAl: false
+detectLocal: { other: x }
+conntrack: { max: 5, min: 7 }
+";
+    let (config, ignored) = parse(text).unwrap();
+    let expect = ConfigFile {
+        service_proxy: Some(ServiceProxy::Iptables),
+        min: Some(7),
+        ..ConfigFile::default()
+    };
+    assert_eq!(config, expect);
+    assert!(ignored.iter().all(|i| i.why == "unknown field"));
+    let told = ignored.iter().map(|i| (i.field.as_str(), i.value.as_str()));
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable();
+    let expect = [
+        ("conntrack.max", "5"),
+        ("detectLocal.other", "\"x\""),
+        // What says "no" as well: it may be misspelt.
+        ("masqueradeAl", "false"),
+        ("proxyMode", "\"nftables\""),
+    ];
+    assert_eq!(told, expect);
+    let error = parse("mode: 7\nproxyMode: nftables").unwrap_err();
+    assert!(error.to_string().contains("mode: 7"), "{error}");
 }
 
 #[test]
@@ -238,7 +276,11 @@ fn errors_name_file_field_and_value() {
             "detectLocal.bridgeInterface",
             "a b",
         ),
-        ("detectLocal: { other: x }", "detectLocal.other", "x"),
+        (
+            "featureGates: { AllowServiceExternalIPs: 1 }",
+            "featureGates.AllowServiceExternalIPs",
+            "1",
+        ),
         (
             "nodePortAddresses: [primary, 10.0.0.0/8]",
             "nodePortAddresses[0]",
@@ -282,8 +324,6 @@ fn errors_name_file_field_and_value() {
             "conntrack.udpTimeout",
             "1 day",
         ),
-        ("conntrack: { max: 5 }", "conntrack.max", "5"),
-        ("proxyMode: iptables", "proxyMode", "iptables"),
         ("kind: Deployment", "document", "kind"),
         ("- a", "document", "not YAML"),
     ] {

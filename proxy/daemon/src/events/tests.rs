@@ -57,6 +57,30 @@ fn events_are_those_of_kube_proxy() {
 }
 
 #[test]
+fn a_server_that_cannot_start_has_its_own_reason() {
+    for (served, reason, note) in [
+        (
+            Served::Health,
+            "FailedToStartProxierHealthcheck",
+            "failed to start proxier healthz on 192.0.2.1:7: taken",
+        ),
+        (
+            Served::Metrics,
+            "FailedToStartMetricServer",
+            "failed to start metrics server on 192.0.2.1:7: taken",
+        ),
+    ] {
+        let event = Occurrence::no_server("n1", served, "192.0.2.1:7", "taken").event();
+        assert_eq!(event.type_, EventType::Warning);
+        assert_eq!(
+            (event.reason.as_str(), event.action.as_str()),
+            (reason, "StartKubeProxy")
+        );
+        assert_eq!(event.note.as_deref(), Some(note));
+    }
+}
+
+#[test]
 fn a_long_note_is_cut_where_the_server_takes_it() {
     let mut long = occurrence();
     long.note = "ä".repeat(NOTE_MAX);

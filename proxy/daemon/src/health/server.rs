@@ -1,6 +1,6 @@
 //! The two small HTTP servers.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +9,23 @@ use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use tokio::net::TcpListener;
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt::Ipv6V6Only};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Health, Report};
-use crate::events::{Events, Occurrence};
+use crate::events::{Events, Occurrence, Served};
 use crate::metrics::Metrics;
 
 /// kube-proxy's pause before it tries to listen again.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
-/// How long an event has to reach the API server before the end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long an event has to reach the API server before the end. Those of the start come first.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// What tokio's `TcpListener::bind` asks for.
+const BACKLOG: u32 = 1024;
 
 /// `/healthz` and `/livez`; everything else is 404.
 pub(crate) fn router(health: Arc<Health>, metrics: Metrics) -> Router {
@@ -86,18 +90,17 @@ pub(crate) async fn serve(
 /// A taken address is the end, if the operator wants that; then an event says so.
 #[derive(Clone, Debug)]
 pub(crate) struct HardFail {
-    /// What is served.
-    pub(crate) name: &'static str,
+    pub(crate) served: Served,
     pub(crate) events: Events,
 }
 
 impl HardFail {
     async fn listen(self, addr: SocketAddr) -> std::io::Result<TcpListener> {
-        let Self { name, events } = self;
-        let listened = TcpListener::bind(addr).await;
+        let Self { served, events } = self;
+        let listened = bind(addr).await;
         if let Err(error) = &listened {
             let (node, addr) = (events.node_name(), addr.to_string());
-            let occurrence = Occurrence::no_server(node, name, &addr, &error.to_string());
+            let occurrence = Occurrence::no_server(node, served, &addr, &error.to_string());
             events.tell(occurrence);
             // It would be lost with the end of everything.
             tokio::time::sleep(LAST_WORDS).await;
@@ -116,10 +119,37 @@ struct CannotListen {
 
 async fn listen(addr: SocketAddr) -> TcpListener {
     loop {
-        match TcpListener::bind(addr).await {
+        match bind(addr).await {
             Ok(listener) => return listener,
             Err(error) => warn!(address = %addr, %error, "Cannot listen, trying again"),
         }
         tokio::time::sleep(LISTEN_RETRY).await;
     }
+}
+
+/// "Any address" means those of both families, as Go's `net.Listen` has it for kube-proxy: kubelet
+/// probes the pod's own address, whichever family that has.
+async fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {
+    if !addr.ip().is_unspecified() {
+        return TcpListener::bind(addr).await;
+    }
+    match bind_both(addr.port()) {
+        Err(error) if addr.is_ipv4() && lacks_ipv6(&error) => TcpListener::bind(addr).await,
+        bound => bound,
+    }
+}
+
+/// One socket for both, whatever `net.ipv6.bindv6only` says.
+fn bind_both(port: u16) -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    setsockopt(&socket, Ipv6V6Only, &false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv6Addr::UNSPECIFIED, port).into())?;
+    socket.listen(BACKLOG)
+}
+
+/// Whether this kernel has IPv4 alone. A taken address is something else.
+pub(super) fn lacks_ipv6(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
 }

@@ -114,6 +114,22 @@ async fn get(addr: std::net::SocketAddr, path: &str) -> (String, String) {
     (head.to_lowercase(), body.to_owned())
 }
 
+#[test]
+fn only_a_kernel_without_ipv6_is_listened_on_in_ipv4_alone() {
+    use nix::errno::Errno;
+
+    for (errno, expect) in [
+        (Errno::EAFNOSUPPORT, true),
+        (Errno::EADDRNOTAVAIL, true),
+        // Whoever has [::]:10256 would have half of our probes.
+        (Errno::EADDRINUSE, false),
+        (Errno::EACCES, false),
+    ] {
+        let error = std::io::Error::from(errno);
+        assert_eq!(server::lacks_ipv6(&error), expect, "{errno}");
+    }
+}
+
 #[tokio::test]
 async fn the_mode_is_told_as_plain_text() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

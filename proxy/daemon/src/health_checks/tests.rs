@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener as StdListener, TcpStream};
 
+use seaway_proxy_core::ObjectKey;
+use seaway_proxy_core::desired::{DesiredState, HealthCheck, NodePortAddresses};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
@@ -64,6 +66,11 @@ fn desired(checks: &[(&str, Family, u16, usize)]) -> DesiredState {
     desired
 }
 
+/// On a node that serves all of it.
+fn everything(desired: &DesiredState) -> Wanted {
+    Wanted::of(desired, &Family::ALL, &[])
+}
+
 /// The whole answer, or why there is none.
 async fn ask(addr: &'static str, port: u16, request: &'static str) -> std::io::Result<String> {
     let ask = move || {
@@ -104,7 +111,7 @@ async fn the_answer_is_kube_proxys() {
     let port = port();
     bench
         .wanted
-        .send_replace(Wanted::of(&desired(&[("web", Family::V4, port, 2)])));
+        .send_replace(everything(&desired(&[("web", Family::V4, port, 2)])));
     eventually("127.0.0.1", port, ok).await;
     let answer = ask("127.0.0.1", port, "POST /any/path HTTP/1.1").await;
     let answer = answer.unwrap();
@@ -134,7 +141,7 @@ async fn without_endpoints_or_without_health_it_says_503() {
     let port = port();
     let want = |count| {
         let desired = desired(&[("web", Family::V4, port, count)]);
-        bench.wanted.send_replace(Wanted::of(&desired));
+        bench.wanted.send_replace(everything(&desired));
     };
     want(0);
     let none = |answer: &str| {
@@ -165,7 +172,7 @@ async fn without_endpoints_or_without_health_it_says_503() {
 async fn ports_come_move_and_go_with_their_services() {
     let bench = Bench::new();
     let (first, second) = (port(), port());
-    let want = |checks: &[_]| bench.wanted.send_replace(Wanted::of(&desired(checks)));
+    let want = |checks: &[_]| bench.wanted.send_replace(everything(&desired(checks)));
     want(&[("web", Family::V4, first, 1)]);
     eventually("127.0.0.1", first, ok).await;
     want(&[("web", Family::V4, second, 1)]);
@@ -196,7 +203,7 @@ fn ask_again(stream: &mut TcpStream) -> String {
 async fn t7_an_open_connection_is_not_told_that_a_deleted_service_is_well() {
     let bench = Bench::new();
     let port = port();
-    let want = |checks: &[_]| bench.wanted.send_replace(Wanted::of(&desired(checks)));
+    let want = |checks: &[_]| bench.wanted.send_replace(everything(&desired(checks)));
     want(&[("web", Family::V4, port, 1)]);
     eventually("127.0.0.1", port, ok).await;
     let opened = spawn_blocking(move || {
@@ -220,7 +227,7 @@ async fn families_count_their_own_endpoints() {
     let bench = Bench::new();
     let port = port();
     let checks = [("web", Family::V4, port, 1), ("web", Family::V6, port, 0)];
-    bench.wanted.send_replace(Wanted::of(&desired(&checks)));
+    bench.wanted.send_replace(everything(&desired(&checks)));
     eventually("127.0.0.1", port, ok).await;
     eventually("::1", port, |answer| answer.starts_with("HTTP/1.1 503 ")).await;
     bench.end().await;
@@ -235,13 +242,13 @@ async fn only_addresses_of_node_ports_are_listened_on() {
         networks: Some(vec!["127.0.0.0/8".parse().unwrap()]),
         localhost: true,
     };
-    bench.wanted.send_replace(Wanted::of(&want));
+    bench.wanted.send_replace(everything(&want));
     eventually("127.0.0.1", port, ok).await;
     // Another one of the same host: its port is still to be had.
     StdListener::bind(("127.0.0.2", port)).unwrap();
     let mut nowhere = want.clone();
     nowhere.v4.node_ports.networks = Some(vec!["192.0.2.0/24".parse().unwrap()]);
-    bench.wanted.send_replace(Wanted::of(&nowhere));
+    bench.wanted.send_replace(everything(&nowhere));
     eventually("127.0.0.1", port, closed).await;
     bench.end().await;
 }
@@ -255,7 +262,7 @@ async fn a_taken_port_is_told_and_had_when_it_is_free() {
     let (events, mut told) = Events::queued("n1");
     let mut checks = HealthChecks::new(receiver, health, events, CancellationToken::new());
     let desired = desired(&[("web", Family::V4, port, 1)]);
-    sender.send_replace(Wanted::of(&desired));
+    sender.send_replace(everything(&desired));
     let wanted = sender.borrow().clone();
     checks.follow(&wanted).await;
     assert_eq!((checks.open.len(), checks.failed.len()), (0, 1));

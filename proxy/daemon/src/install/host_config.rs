@@ -3,6 +3,9 @@
 //! NetworkManager and systemd-networkd take every link for theirs unless told
 //! otherwise: they take addresses and routes off it, or ask for some by DHCP. And
 //! systemd-networkd, when it starts, removes routes and rules that it does not know.
+//! What a node's administrator or distribution sets for all links by a pattern
+//! (`net.ipv4.conf.*.rp_filter`), udev has systemd-sysctl set on each new one, some time
+//! after it has appeared: a pod's would lose what the CNI plugin has set.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -26,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct HostConfig {
     /// `/etc/NetworkManager`.
     pub network_manager_dir: PathBuf,
-    /// `/run/systemd`.
+    /// `/run/systemd`; beside it is `sysctl.d`.
     pub systemd_run_dir: PathBuf,
 }
 
@@ -65,11 +68,27 @@ ManageForeignRoutes=no
 ManageForeignRoutingPolicyRules=no
 ";
 
+// What every pod's link needs; what only some do would be set on all. Of several patterns the
+// last one wins, and files are read in the order of their names, letters after digits: ours
+// comes after others'. A line without a value excludes a key by its full name and nothing by a
+// pattern (seen with systemd 252 and procps 4.0). With `-`, a key that cannot be written is no
+// failure. Sources are checked by it also where the node does not, but loosely: whatever an
+// answer can be sent to passes.
+const SYSCTLS: &str = "\
+# Written by `seaway-proxy install`, removed by `seaway-proxy cleanup`.
+-net.ipv4.conf.sw????????????.forwarding = 1
+-net.ipv4.conf.sw????????????.rp_filter = 2
+-net.ipv4.conf.sw????????????.send_redirects = 0
+-net.ipv6.conf.sw????????????.accept_ra = 0
+";
+
 impl HostConfig {
-    fn settings(&self) -> [Setting; 3] {
+    fn settings(&self) -> [Setting; 4] {
         let (network_manager, systemd) = (&self.network_manager_dir, &self.systemd_run_dir);
         // systemd-networkd makes this folder when it starts.
         let networkd = systemd.join("netif");
+        // So does systemd itself (sd_booted(3)).
+        let booted = systemd.join("system");
         [
             Setting {
                 sign: network_manager.clone(),
@@ -88,6 +107,13 @@ impl HostConfig {
                 path: systemd.join("networkd.conf.d/50-seaway.conf"),
                 content: NETWORKD,
                 // This one is read at the daemon's start only, which is also when it matters.
+                reload: &[],
+            },
+            Setting {
+                sign: booted,
+                path: systemd.with_file_name("sysctl.d").join("zzz-seaway.conf"),
+                content: SYSCTLS,
+                // It is read for each link anew. Those that are there are as they should be.
                 reload: &[],
             },
         ]
@@ -146,7 +172,7 @@ impl HostConfig {
             }
             // Folders below /run are made by whoever needs them; that of /etc is the package's.
             let dir = setting.path.parent().unwrap_or(Path::new("/"));
-            if dir.starts_with(&self.systemd_run_dir) {
+            if !dir.starts_with(&self.network_manager_dir) {
                 files::remove_empty_folder(dir)?;
             }
             removed.push(setting.reload);

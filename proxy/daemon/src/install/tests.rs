@@ -44,13 +44,16 @@ fn case_62_network_daemons_are_told_if_they_are_there() {
     assert!(installed.host.write().is_empty());
     assert_eq!(files(dir.path()), BTreeMap::new());
     fs::create_dir_all(dir.path().join("nm")).unwrap();
-    fs::create_dir_all(dir.path().join("systemd/netif")).unwrap();
+    for sign in ["systemd/netif", "systemd/system"] {
+        fs::create_dir_all(dir.path().join(sign)).unwrap();
+    }
     let nothing: &[&str] = &[];
     assert_eq!(
         installed.host.write(),
         [
             &["nmcli", "general", "reload", "conf"],
             &["networkctl", "reload"][..],
+            nothing,
             nothing
         ]
     );
@@ -62,7 +65,7 @@ fn case_62_network_daemons_are_told_if_they_are_there() {
             .filter(|line| !line.starts_with('#'))
             .collect()
     };
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.len(), 4, "{found:?}");
     assert_eq!(
         settings("nm/conf.d/50-seaway.conf"),
         [
@@ -88,12 +91,33 @@ fn case_62_network_daemons_are_told_if_they_are_there() {
             "ManageForeignRoutingPolicyRules=no"
         ]
     );
+    assert_eq!(
+        settings("sysctl.d/zzz-seaway.conf"),
+        [
+            "-net.ipv4.conf.sw????????????.forwarding = 1",
+            "-net.ipv4.conf.sw????????????.rp_filter = 2",
+            "-net.ipv4.conf.sw????????????.send_redirects = 0",
+            "-net.ipv6.conf.sw????????????.accept_ra = 0"
+        ]
+    );
     // What others have there stays.
     fs::write(dir.path().join("systemd/network/10-eth0.network"), "").unwrap();
-    assert_eq!(installed.host.erase().unwrap().len(), 3);
+    assert_eq!(installed.host.erase().unwrap().len(), 4);
     assert!(installed.host.erase().unwrap().is_empty());
     assert_eq!(files(dir.path()).len(), 1);
     assert!(!dir.path().join("systemd/networkd.conf.d").exists());
+    assert!(!dir.path().join("sysctl.d").exists());
+}
+
+#[test]
+fn a_folder_of_sysctls_that_others_use_stays() {
+    let (dir, installed) = node();
+    fs::create_dir_all(dir.path().join("systemd/system")).unwrap();
+    assert_eq!(installed.host.write().len(), 1);
+    fs::write(dir.path().join("sysctl.d/50-others.conf"), "").unwrap();
+    assert!(!installed.host.erase().unwrap().is_empty());
+    let left = files(dir.path());
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["sysctl.d/50-others.conf"]);
 }
 
 #[test]

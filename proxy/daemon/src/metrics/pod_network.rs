@@ -72,7 +72,7 @@ impl PodNetworkMetrics {
         );
         registry.register(
             "pod_network_foreign_drop_chains",
-            "Other firewalls' nftables chains that drop forwarded packets by their policy",
+            "Other firewalls' nftables chains that drop forwarded packets at their end",
             self.foreign_drops.clone(),
         );
     }

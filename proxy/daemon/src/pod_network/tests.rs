@@ -49,6 +49,19 @@ fn node_a(registry: &mut Registry) -> PodNetworkLoop {
     }
 }
 
+#[tokio::test]
+async fn the_conf_says_whether_addresses_stick() {
+    for sticky in [false, true] {
+        let mut a = node_a(&mut Registry::default());
+        a.config.settings.sticky_addresses = sticky;
+        let mut memory = Memory::default();
+        let want = a.want(&mut memory, Ok(None)).await.unwrap().unwrap();
+        a.publish(&want, 1400);
+        let promise = a.promise.borrow().clone().unwrap();
+        assert_eq!(promise.conf.sticky, sticky);
+    }
+}
+
 fn failures(registry: &Registry) -> String {
     let mut text = String::new();
     encode(&mut text, registry).unwrap();

@@ -31,6 +31,7 @@ pub(crate) fn of(name: &str, own: Option<OwnNode>, config: &ServicesConfig) -> N
         masquerade_all: config.masquerade_all,
         node_ports: config.node_ports.clone(),
         localhost_node_ports: config.localhost_node_ports,
+        external_ips: config.external_ips,
         ..Node::named(name)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
-use seaway_proxy_core::desired::{DesiredState, Family};
+use seaway_proxy_core::desired::Family;
 use seaway_proxy_core::{fingerprint, sync_once};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -153,7 +153,7 @@ impl SyncLoop {
         let services = self.metrics.service_changes.pending();
         let endpoints = self.metrics.endpoint_changes.pending();
         let mut triggers = Some(self.feed.triggers());
-        self.compile(backend, rounds);
+        let wanted = self.compile(backend, rounds);
         // Not kept beside what is read, which is as large.
         let (have, believed) = if rounds.read_back_due(started) {
             (None, rounds.have.take().as_ref().map(fingerprint))
@@ -180,7 +180,7 @@ impl SyncLoop {
         self.metrics.rules(&report.counts);
         self.metrics.settled(&report.settled);
         self.metrics.synced(desired, backend.families());
-        self.tell_load_balancers(desired);
+        self.tell_load_balancers(wanted);
         let drift = match believed {
             Some(_) => report.found != believed,
             // After a failure, which may be what somebody else's change has led to.
@@ -240,8 +240,7 @@ impl SyncLoop {
         });
     }
 
-    fn tell_load_balancers(&self, desired: &DesiredState) {
-        let wanted = Wanted::of(desired);
+    fn tell_load_balancers(&self, wanted: Wanted) {
         self.health_checks.send_if_modified(|known| {
             let changed = *known != wanted;
             *known = wanted;
@@ -249,20 +248,25 @@ impl SyncLoop {
         });
     }
 
-    /// Brings the desired state up to what is known now.
-    fn compile<B: Backend>(&self, backend: &B, rounds: &mut Rounds<B::Rendered>) {
+    /// Brings the desired state up to what is known now. Gives what load balancers may be told
+    /// when that is in the kernel.
+    fn compile<B: Backend>(&self, backend: &B, rounds: &mut Rounds<B::Rendered>) -> Wanted {
         let node = node::of(&self.node_name, self.feed.node(), &self.config);
         let mut skipped = {
             let mut model = self.feed.model();
             rounds.compiler.update(&mut model, &node);
             rounds.compiler.skipped(&model)
         };
-        skipped.extend(backend.unsupported(rounds.compiler.desired()));
+        let desired = rounds.compiler.desired();
+        let unsupported = backend.unsupported(desired);
+        let wanted = Wanted::of(desired, backend.families(), &unsupported);
+        skipped.extend(unsupported);
         let skipped = rounds.skips.report(skipped);
         rounds.skipped = skipped;
         self.metrics
             .skipped
             .set(i64::try_from(skipped).unwrap_or(i64::MAX));
+        wanted
     }
 
     /// Until the next round is due, or somebody asks.

@@ -69,9 +69,10 @@ impl Plugin {
         }
     }
 
-    /// Runs the plugin with a verb for one network and reads its report.
-    pub(super) async fn call<R: DeserializeOwned>(&self, verb: &str, network: &str) -> Called<R> {
-        match self.report(verb, network).await {
+    /// Runs the plugin with a verb for all networks that have records, whatever their names,
+    /// and reads its report.
+    pub(super) async fn call<R: DeserializeOwned>(&self, verb: &str) -> Called<R> {
+        match self.report(verb).await {
             Ok(report) => {
                 self.say_again();
                 Called::Report(report)
@@ -94,7 +95,7 @@ impl Plugin {
         }
     }
 
-    async fn report<R: DeserializeOwned>(&self, verb: &str, network: &str) -> Result<R, CallError> {
+    async fn report<R: DeserializeOwned>(&self, verb: &str) -> Result<R, CallError> {
         // Looked for each time: it may be installed later, and replaced.
         let program = self.program();
         if !program.exists() {
@@ -102,7 +103,6 @@ impl Plugin {
         }
         let mut command = Command::new(&program);
         command.arg(verb).arg("--data-dir").arg(&self.data_dir);
-        command.args(["--network", network]);
         // With it, this would be a runtime's call.
         command.env_remove("CNI_COMMAND");
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -136,5 +136,38 @@ impl Plugin {
 
     fn say_again(&self) {
         *self.said.lock().expect("nothing panics while it is held") = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::Value;
+
+    const DAEMON_SET: &str = include_str!("../../../../deploy/daemonset.yaml");
+
+    /// A sweep runs another IPAM plugin, by the path that the runtime had for it.
+    #[test]
+    fn the_daemon_sets_daemon_reaches_other_ipam_plugins_and_writes_no_program() {
+        let object: Value = serde_saphyr::from_str(DAEMON_SET).unwrap();
+        let pod = &object["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().unwrap().iter();
+        let volumes = volumes.map(|volume| (volume["name"].as_str(), &volume["hostPath"]));
+        let volumes: BTreeMap<_, _> = volumes.collect();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        for (path, read_only) in [
+            ("/opt/cni/bin", true),
+            ("/var/lib/cni", false),
+            ("/run/cni", false),
+        ] {
+            let mount = mounts.iter().find(|mount| mount["mountPath"] == path);
+            let mount = mount.unwrap_or_else(|| panic!("{path} is not there"));
+            assert_eq!(mount["readOnly"] == true, read_only, "{mount}");
+            let host = volumes[&mount["name"].as_str()];
+            assert_eq!(host["path"], path);
+            // A node without it is no reason for no daemon.
+            assert_eq!(host["type"], "DirectoryOrCreate", "{path}");
+        }
     }
 }

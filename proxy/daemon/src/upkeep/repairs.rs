@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tracing::{debug, info, warn};
 
+use super::LookPanicked;
 use super::metrics::Metrics;
 use super::plugin::{Called, Plugin};
-use super::{LookPanicked, NETWORK};
 use crate::chain::Chain;
 
 /// A repair that somebody undoes at once is not repeated more often than this; the next
@@ -49,13 +49,16 @@ struct Report {
     links: u64,
     #[serde(default)]
     routes: u64,
+    #[serde(default)]
+    settings: u64,
     skipped: BTreeSet<String>,
     failures: Vec<String>,
 }
 
 impl Report {
     fn wrote(&self) -> bool {
-        self.host_ports > 0 || self.rules || self.forward || self.has_routed()
+        let rules = self.host_ports > 0 || self.rules || self.forward;
+        rules || self.has_routed() || self.settings > 0
     }
 
     fn has_routed(&self) -> bool {
@@ -128,7 +131,7 @@ impl Repairs {
             let Some((_, state)) = self.see(None).await? else {
                 return Ok(());
             };
-            match self.plugin.call::<Report>("repair", NETWORK).await {
+            match self.plugin.call::<Report>("repair").await {
                 Called::Report(report) => {
                     self.tell(&report);
                     if !report.wrote() {
@@ -183,10 +186,10 @@ impl Repairs {
     fn tell(&mut self, report: &Report) {
         if report.wrote() {
             let (host_ports, forward) = (report.host_ports, report.forward);
-            let (links, routes) = (report.links, report.routes);
+            let (links, routes, settings) = (report.links, report.routes, report.settings);
             info!(
                 host_ports,
-                forward, links, routes, "Put back what pods were missing on this node"
+                forward, links, routes, settings, "Put back what pods were missing on this node"
             );
         }
         if report.host_ports > 0 || report.rules {
@@ -197,6 +200,9 @@ impl Repairs {
         }
         if report.has_routed() {
             self.metrics.repaired("routes");
+        }
+        if report.settings > 0 {
+            self.metrics.repaired("settings");
         }
         for reason in report.skipped.difference(&self.skipped) {
             warn!(reason, "Skipped something in a repair of the firewall");

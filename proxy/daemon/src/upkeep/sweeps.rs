@@ -49,8 +49,8 @@ impl Sweeps {
     }
 
     /// One look; what looked dead the last time and still does goes.
-    pub(super) async fn sweep(&mut self, network: &str) {
-        match self.plugin.call::<Report>("sweep", network).await {
+    pub(super) async fn sweep(&mut self) {
+        match self.plugin.call::<Report>("sweep").await {
             Called::Report(report) => self.tell(&report),
             Called::Absent => {}
             Called::Failed => self.metrics.failed("sweep"),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use seaway_proxy_core::desired::Family;
 use tracing::{debug, info, warn};
 
 use super::Iptables;
 use crate::command::{self, CommandError};
 use crate::rendered::Rendered;
-use crate::sets;
+use crate::sets::{self, Sets};
 
 /// How often a set is tried to be destroyed.
 const DESTROY_ATTEMPTS: u32 = 10;
@@ -36,6 +37,20 @@ impl Iptables {
             return Ok(());
         }
         self.restore_sets(&script).await
+    }
+
+    /// As one of a Service is made, for a rule to look into.
+    pub(super) async fn create_probe(&self) -> Result<(), CommandError> {
+        let want = Sets::from([(sets::PROBE.to_owned(), 1)]);
+        let script = sets::creation(&Sets::new(), &want, Family::V4);
+        self.restore_sets(&script).await
+    }
+
+    /// After that rule is gone. What is left is ours by its name, and goes later.
+    pub(super) async fn destroy_probe(&mut self) {
+        if let Err(error) = self.destroy(vec![sets::PROBE.to_owned()]).await {
+            debug!(%error, "Cannot destroy the set that was to be tried out yet");
+        }
     }
 
     /// One that cannot be replaced, such as one of another kind, serves on as it is: it must

@@ -33,6 +33,41 @@ fn desired(frontend: &str) -> DesiredState {
     desired
 }
 
+/// Without sets of clients a Service is served, and without a match of ports it is not.
+#[test]
+fn a_missing_module_is_named_and_what_is_served_without_it() {
+    for (module, told, served) in [
+        (
+            Module::Sets,
+            r#"Service default/web: spec.ports[name="http"]: 10.96.0.1:80/TCP: served without session affinity, this node's kernel does not have ip_set_hash_ip or xt_set"#,
+            true,
+        ),
+        (
+            Module::Statistic,
+            r#"Service default/web: spec.ports[name="http"]: 10.96.0.1:80/TCP: this node's kernel does not have xt_statistic"#,
+            false,
+        ),
+    ] {
+        let mut desired = desired("10.96.0.1:80");
+        for port in desired.v4.services.values_mut() {
+            port.cluster.push(port.cluster[0]);
+        }
+        let mut lacking = Lacking::default();
+        assert!(lacking.found(module, false, Duration::from_mins(1)));
+        let skipped = of(&desired, &Family::ALL, true, &lacking);
+        let [skipped] = &skipped[..] else {
+            panic!("{skipped:?}");
+        };
+        assert_eq!(skipped.to_string(), told);
+        let SkipReason::Backend { served: said, .. } = skipped.reason else {
+            panic!("{skipped:?}");
+        };
+        assert_eq!(said, served);
+        lacking.found(module, true, Duration::from_mins(1));
+        assert_eq!(of(&desired, &Family::ALL, true, &lacking), []);
+    }
+}
+
 #[test]
 fn what_is_missing_is_named() {
     let both = &Family::ALL[..];

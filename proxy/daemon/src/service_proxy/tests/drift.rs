@@ -3,6 +3,21 @@
 use super::*;
 
 #[tokio::test]
+async fn drift_is_repaired() {
+    let mut bench = Bench::new(0, Duration::from_millis(10));
+    let (mut services, mut slices) = bench.intakes();
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    bench.synced().await;
+    bench.glass.fake.lock().await.remove_all().await.unwrap();
+    bench
+        .expect("10.96.0.1:80/TCP -> refuse (default/web)\n")
+        .await;
+    bench.end().await;
+}
+
+#[tokio::test]
 async fn drift_that_is_noticed_is_repaired_at_once_and_counted() {
     // Longer than the test: without the notice nothing is read back.
     let mut bench = Bench::new(0, Duration::from_hours(1));

@@ -1,0 +1,49 @@
+//! Told to stop while it writes: once, and twice.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use seaway_testbed::fake_api::FakeApi;
+use seaway_testbed::require_root;
+
+use crate::fill;
+use crate::node::{API, Node};
+
+#[test]
+fn told_to_stop_it_finishes_what_it_writes() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let mut daemon = node.start("iptables");
+    daemon.wait("a transaction", || node.path("started").exists());
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_said(&["Stopping"]);
+    assert!(
+        daemon.lives(),
+        "it left a transaction alone: {}",
+        daemon.log()
+    );
+    fs::write(node.path("go"), "").unwrap();
+    assert_eq!(daemon.ended().code(), Some(0));
+    assert!(node.has_rule("10.96.0.1"));
+}
+
+#[test]
+fn told_to_stop_twice_it_ends_at_once() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let daemon = node.start("iptables");
+    daemon.wait("a transaction", || node.path("started").exists());
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_said(&["Stopping"]);
+    assert_eq!(daemon.terminate().code(), Some(1));
+}
