@@ -22,6 +22,10 @@ use crate::stats::{Bound, exact, middle};
 /// "No worse" within what cannot be told from noise.
 const NO_WORSE: f64 = 0.05;
 const CHUNK: usize = 128 * 1024;
+/// How often two connections are measured before others are made. Of those the middle counts:
+/// what a connection is like depends on more than what is compared, such as where its memory
+/// lies, and stays so while it lasts.
+const EACH: usize = 3;
 
 pub(super) fn measure(
     effort: Effort,
@@ -30,8 +34,8 @@ pub(super) fn measure(
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     if let Some(peers) = peers {
-        let ours = Pair::on_one_node(|site| plugin::ours(false, site.dir()))?;
-        let ptp = Pair::on_one_node(|site| peers.plugin(Peer::Ptp, site.dir()))?;
+        let ours = || Pair::on_one_node(|site| plugin::ours(false, site.dir()));
+        let ptp = || Pair::on_one_node(|site| peers.plugin(Peer::Ptp, site.dir()));
         let what = ["stream on a node", "round trip on a node"];
         rows.extend(compare(effort, what, ours, ("ptp", ptp))?);
     }
@@ -39,44 +43,44 @@ pub(super) fn measure(
         println!("Without --proxy nothing is measured between nodes.");
         return Ok(rows);
     };
-    let ours = || Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", "direct"]));
-    let by_hand = Pair::on_two_nodes(Way::Route)?;
+    let ours = |routes| move || Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", routes]));
+    let by_hand = || Pair::on_two_nodes(Way::Route);
     let what = ["stream to a node", "round trip to a node"];
-    rows.extend(compare(
-        effort,
-        what,
-        ours()?,
-        ("route, masquerade by hand", by_hand),
-    )?);
-    let bare = Pair::on_two_nodes(Way::Bare)?;
-    let all = compare(effort, what, ours()?, ("route alone by hand", bare))?;
+    let peer = ("route, masquerade by hand", by_hand);
+    rows.extend(compare(effort, what, ours("direct"), peer)?);
+    let bare = || Pair::on_two_nodes(Way::Bare);
+    let peer = ("route alone by hand", bare);
+    let all = compare(effort, what, ours("direct"), peer)?;
     // Conntrack, without which there is no masquerade, has its price.
     rows.extend(all.map(Row::unbound));
-    let ours = Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", "vxlan"]))?;
-    let by_hand = Pair::on_two_nodes(Way::Vxlan)?;
+    let by_hand = || Pair::on_two_nodes(Way::Vxlan);
     let what = ["stream over VXLAN", "round trip over VXLAN"];
-    rows.extend(compare(
-        effort,
-        what,
-        ours,
-        ("VXLAN, masquerade by hand", by_hand),
-    )?);
+    let peer = ("VXLAN, masquerade by hand", by_hand);
+    rows.extend(compare(effort, what, ours("vxlan"), peer)?);
     Ok(rows)
 }
 
 fn compare(
     effort: Effort,
     [stream, trip]: [&'static str; 2],
-    mut ours: Pair,
-    (name, mut peer): (&'static str, Pair),
+    ours: impl Fn() -> Result<Pair>,
+    (name, peer): (&'static str, impl Fn() -> Result<Pair>),
 ) -> Result<[Row; 2]> {
+    let mut figures = [Figures::default(), Figures::default()];
     for pair in 0..effort.pairs {
-        let mut both = [&mut ours, &mut peer];
-        both.rotate_left(pair % 2);
-        for one in both {
-            one.measure(effort.packets)?;
+        let mut both = [ours()?, peer()?];
+        for turn in pair..pair + EACH {
+            let mut in_turn = both.each_mut();
+            in_turn.rotate_left(turn % 2);
+            for one in in_turn {
+                one.measure(effort.packets)?;
+            }
+        }
+        for (figures, one) in figures.iter_mut().zip(&both) {
+            figures.add(&one.figures)?;
         }
     }
+    let [ours, peer] = figures;
     let row = |what, unit, ours: &[f64], peer: &[f64]| {
         Row::pairs(what, unit, ours, (name, peer), Compared::Ratio)
     };
@@ -88,14 +92,30 @@ fn compare(
     ])
 }
 
+/// What has been measured.
+#[derive(Default)]
+struct Figures {
+    gigabits: Vec<f64>,
+    trips: Vec<f64>,
+}
+
+impl Figures {
+    /// The middle of these.
+    fn add(&mut self, these: &Self) -> Result<()> {
+        let [gigabits, trips] = [&these.gigabits, &these.trips].map(|all| middle(all));
+        self.gigabits.push(gigabits.context("no stream")?);
+        self.trips.push(trips.context("no round trip")?);
+        Ok(())
+    }
+}
+
 /// Two pods with a connection between them.
 struct Pair {
     /// What they are in.
     _places: Places,
     client: TcpStream,
     server: TcpStream,
-    gigabits: Vec<f64>,
-    trips: Vec<f64>,
+    figures: Figures,
 }
 
 /// Where a pair is.
@@ -129,16 +149,14 @@ impl Pair {
             _places: places,
             client,
             server,
-            gigabits: Vec::new(),
-            trips: Vec::new(),
+            figures: Figures::default(),
         }
     }
 
     fn measure(&mut self, time: Duration) -> Result<()> {
-        self.gigabits
-            .push(stream(&self.client, &self.server, time)?);
-        self.trips
-            .push(round_trip(&self.client, &self.server, time)?);
+        let (client, server) = (&self.client, &self.server);
+        self.figures.gigabits.push(stream(client, server, time)?);
+        self.figures.trips.push(round_trip(client, server, time)?);
         Ok(())
     }
 }
