@@ -7,6 +7,7 @@ use seaway_netlink::wire::{Frame, Reply};
 use seaway_netlink::{Family, NetlinkError};
 
 use crate::attributes::Attributes;
+use crate::expression::DROP;
 use crate::fate::{Fate, drops, fate};
 use crate::firewall::{FAMILIES, Firewall, FirewallError};
 use crate::message::{
@@ -25,8 +26,6 @@ const CHAIN_POLICY: u16 = 5;
 const HOOK_NUMBER: u16 = 1;
 /// `NF_INET_FORWARD`.
 const FORWARD: u32 = 2;
-/// `NF_DROP`.
-const DROP: u32 = 0;
 
 /// A base chain at the forward hook that drops what it has not accepted: by its policy, or by
 /// a rule without conditions.

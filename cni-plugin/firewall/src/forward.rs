@@ -13,7 +13,7 @@ use seaway_netlink::Family;
 use seaway_netlink::wire::{Frame, Reply};
 
 use crate::attributes::Attributes;
-use crate::expression::expressions;
+use crate::expression::{DROP, expressions};
 use crate::fate::fate;
 use crate::firewall::{Change, FAMILIES, Firewall, FirewallError};
 use crate::legacy;
@@ -37,9 +37,6 @@ const CHAIN_USE: u16 = 6;
 /// `NFTA_RULE_POSITION`, include/uapi/linux/netfilter/nf_tables.h: where a rule shall be, and
 /// in lists, which one is before it.
 const RULE_POSITION: u16 = 6;
-/// `NF_DROP`, in network byte order.
-const DROP: [u8; 4] = [0; 4];
-const NONE: [u8; 4] = [0; 4];
 /// Others may take away, between the look and the write, the rule before which ours shall be.
 pub(crate) const ATTEMPTS: usize = 3;
 
@@ -169,8 +166,8 @@ impl Firewall {
             Ok(replies) => Ok(replies.iter().find_map(|reply| {
                 let body = reply.payload.get(4..)?;
                 let policy = find(body, CHAIN_POLICY)?;
-                let is_empty = find(body, CHAIN_USE).is_some_and(|uses| uses == NONE);
-                Some((policy == DROP, is_empty))
+                let is_empty = find(body, CHAIN_USE).is_some_and(|uses| uses == [0; 4]);
+                Some((policy == DROP.to_be_bytes(), is_empty))
             })),
             Err(error) if error.is_not_found() || error.is_unsupported() => Ok(None),
             Err(source) => Err(FirewallError::Read { family, source }),

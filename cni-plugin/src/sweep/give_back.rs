@@ -66,6 +66,9 @@ impl Waits {
 
     /// The same DEL, with an end. After the time of the network or of the sweep it is not
     /// called: the record stays, and with it the next sweep's chance.
+    ///
+    /// A plugin that is not there is a failure here, unlike at GC: a sweep may run in a container
+    /// that does not see the runtime's folder, and would forget what the plugin still knows.
     pub(super) fn give_back(&mut self, key: &Key, record: &Record) -> Result<(), Error> {
         let limit = self.limit;
         let is_over = self.of_network >= limit || self.of_sweep >= limit * HANGING_NETWORKS;

@@ -13,7 +13,7 @@ use seaway_proxy_iptables::{Config, Flavour};
 use seaway_testbed::peer;
 use tokio::time::timeout;
 
-use crate::lacking::NO_RULE;
+use crate::lacking::{NO_RULE, find_out};
 use crate::node::{Node, VIP, answers, block_on, config, each_flavour, in_v6, many, names, web};
 
 /// The C library shows `::192.0.2.1`, Rust `::c000:201`.
@@ -62,12 +62,7 @@ fn a_kernel_without_sctp_serves_all_but_sctp_until_it_has_it() {
         fs::write(dir.path().join("lacks"), "").unwrap();
         let (mut n, desired) = (Node::new(config), with_sctp());
         assert_eq!(n.backend.unsupported(&desired), []);
-        let backend = &mut n.backend;
-        let first = n
-            .host
-            .enter(|| block_on(sync_once(backend, None, &desired)));
-        first.expect_err("it has to be found out");
-        assert!(n.sync(&desired));
+        find_out(&mut n, &desired);
         let answered = answers(&n.client, peer::Protocol::Tcp, VIP);
         assert_eq!(names(&answered), ["pod0", "pod1"].into());
         let told = n.backend.unsupported(&desired);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 /// The pause after the first failure; it doubles from one to the next. Everything is read back
@@ -11,10 +12,10 @@ const SHORTEST: Duration = Duration::from_secs(30);
 /// A kernel without ctnetlink fails for ever.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// Failures in a row, and the end of the pause after the last.
+/// The pauses that are left after failures in a row, and the end of the present one.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    failures: u32,
+    pauses: Option<ExponentialBackoff>,
     at: Option<Instant>,
 }
 
@@ -24,14 +25,21 @@ impl Again {
             *self = Self::default();
             return;
         }
-        let pause = SHORTEST.saturating_mul(2_u32.saturating_pow(self.failures));
-        self.at = Some(Instant::now() + pause.min(LONGEST));
-        self.failures = self.failures.saturating_add(1);
+        let pause = self.pauses.get_or_insert_with(pauses).next();
+        self.at = pause.map(|pause| Instant::now() + pause);
     }
 
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
+}
+
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(SHORTEST)
+        .with_max_delay(LONGEST)
+        .without_max_times()
+        .build()
 }
 
 #[cfg(test)]
