@@ -103,7 +103,8 @@ const NOT_IN_THE_MACHINE: [&str; 3] = [
     "needs the reference plugin",
 ];
 
-fn suites_and_demo(kernel: Kernel) -> Payload {
+/// Those whose names `chosen` wants.
+fn suites_and_demo(kernel: Kernel, chosen: impl Fn(&str) -> bool) -> Payload {
     let mut payload = Payload::new();
     for program in [
         "seaway-agent",
@@ -183,7 +184,20 @@ fn kernel_suites_and_demo(kernel: Kernel) {
         skip(&reason);
         return;
     }
-    let payload = suites_and_demo(kernel);
+    let failed = failing(kernel, chosen);
+    // Waiting that ended too early beside another machine; one of our faults does it again.
+    let failed = if failed.is_empty() {
+        failed
+    } else {
+        eprintln!("{kernel:?}: once more: {failed:?}");
+        failing(kernel, |suite| failed.iter().any(|name| name == suite))
+    };
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
+
+/// Runs the suites that are chosen in a machine; gives the names of those that have failed.
+fn failing(kernel: Kernel, chosen: impl Fn(&str) -> bool) -> Vec<String> {
+    let payload = suites_and_demo(kernel, chosen);
     assert!(payload.runs() > 0, "SEAWAY_VM_SUITES chooses none");
     let mut report = vm::run(kernel, &payload, PATIENCE).unwrap();
     if !has_ended(&payload, &report) {
@@ -196,13 +210,13 @@ fn kernel_suites_and_demo(kernel: Kernel) {
         let (name, status, time) = (&outcome.name, outcome.status, outcome.time.as_secs());
         eprintln!("{kernel:?}: {name}: {status:?} in {time} s");
         if !passed(outcome) {
-            failed.push(outcome.name.as_str());
+            failed.push(outcome.name.clone());
             eprintln!("{}", outcome.output);
         }
     }
     eprintln!("{kernel:?}: started {} times", report.boots);
-    assert!(failed.is_empty(), "failed: {failed:?}");
     assert!(has_ended(&payload, &report), "{}", report.console);
+    failed
 }
 
 #[test]

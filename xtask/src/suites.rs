@@ -1,6 +1,7 @@
 //! `cargo xtask test`: compiles everything once, then runs the test programs
 //! part by part, each with its time, and adds up the results.
 
+mod alone;
 mod cases;
 mod program;
 mod report;
@@ -107,6 +108,13 @@ impl Part {
             Self::Quick => None,
         }
     }
+
+    /// What its programs are told.
+    fn arguments(self, filter: Option<&str>) -> Vec<String> {
+        let threads = self.threads().map(|n| format!("--test-threads={n}"));
+        let filter = filter.map(str::to_owned);
+        threads.into_iter().chain(filter).collect()
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -159,12 +167,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let all_suites = std::env::var_os("SEAWAY_VM_SUITES").is_none_or(|suites| suites.is_empty());
     let whole = wanted.len() == PARTS.len() && args.filter.is_none() && all_suites;
     let mut verdicts = cases::Verdicts::default();
+    let mut unsteady = Vec::new();
     for part in wanted {
         let testing = Instant::now();
         println!("== {}", part.name());
         let mut tally = Tally::default();
         for program in programs.get(&part).into_iter().flatten() {
-            let outcome = program.run(part.threads(), args.filter.as_deref())?;
+            let mut outcome = program.run(&part.arguments(args.filter.as_deref()))?;
+            unsteady.extend(alone::again(program, &mut outcome)?);
             broken |= !outcome.success;
             tally += outcome.tally;
             verdicts.add(&program.folder(), &program.target, outcome.verdicts);
@@ -181,6 +191,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     times.push(("total".into(), started.elapsed(), None));
     print_times(&times);
     broken |= cases::write(&cache::tree(), &verdicts, whole)? > 0;
+    for test in unsteady {
+        println!("passed only by itself, which is a fault of the test: {test}");
+    }
     // The last line is for those who read only that.
     println!("{total}");
     Ok(if broken || total.failed > 0 {

@@ -15,6 +15,8 @@ use seaway_testbed::cases::{Row, Stand, TABLES, Table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
+    /// It failed beside others, and passed by itself.
+    PassedAlone,
     Failed,
     /// Ignored, or it said that it cannot run here.
     Skipped,
@@ -24,6 +26,7 @@ impl Verdict {
     fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
+            Self::PassedAlone => "passed alone",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
         }
@@ -144,7 +147,7 @@ impl Filled {
             Stand::Test(test) => {
                 let verdict = verdicts.of(test);
                 match verdict {
-                    Some(Verdict::Passed) => self.passed += 1,
+                    Some(Verdict::Passed | Verdict::PassedAlone) => self.passed += 1,
                     _ => self.wanting.push(format!("case {}: {test}", row.case)),
                 }
                 (test.clone(), verdict.map_or("not run", Verdict::as_str))

@@ -50,9 +50,10 @@ impl Program {
         })
     }
 
-    /// Runs it and shows what it prints; says every five seconds that it still runs.
-    pub(super) fn run(&self, threads: Option<u8>, filter: Option<&str>) -> Result<Outcome> {
-        let name = format!("{}::{}", self.package, self.target);
+    /// Runs it with these arguments and shows what it prints; says every five seconds that it
+    /// still runs.
+    pub(super) fn run(&self, arguments: &[String]) -> Result<Outcome> {
+        let name = self.name();
         println!("-- {name}");
         let skip_log = cache::dir()?.join(format!("skips-{}", std::process::id()));
         let mut command = Command::new(&self.executable);
@@ -60,14 +61,9 @@ impl Program {
             .current_dir(&self.folder)
             .env("SEAWAY_SKIP_LOG", &skip_log)
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        if let Some(threads) = threads {
-            command.arg(format!("--test-threads={threads}"));
-        }
-        if let Some(filter) = filter {
-            command.arg(filter);
-        }
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
         let stdout = child.stdout.take().expect("its output was asked for");
         let mut report = Report::new(&skip_log);
@@ -91,6 +87,10 @@ impl Program {
             success: status.success(),
             verdicts,
         })
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}::{}", self.package, self.target)
     }
 
     /// The folder of its package, relative to the root of the tree.
