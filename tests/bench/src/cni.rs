@@ -88,7 +88,7 @@ const FULL: Effort = Effort {
     calls: 7,
     burst: 64,
     churn: 250,
-    packets: Duration::from_millis(250),
+    packets: Duration::from_millis(150),
 };
 
 const QUICK: Effort = Effort {

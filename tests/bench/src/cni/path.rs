@@ -22,10 +22,10 @@ use crate::stats::{Bound, exact, middle};
 /// "No worse" within what cannot be told from noise.
 const NO_WORSE: f64 = 0.05;
 const CHUNK: usize = 128 * 1024;
-/// How often two connections are measured before others are made. Of those the middle counts:
-/// what a connection is like depends on more than what is compared, such as where its memory
-/// lies, and stays so while it lasts.
-const EACH: usize = 3;
+/// How many connections between the same pods are measured before other pods are made. Of those
+/// the middle counts: what a connection is like depends on more than what is compared, such as
+/// where its memory lies, and stays so while it lasts.
+const EACH: usize = 7;
 
 pub(super) fn measure(
     effort: Effort,
@@ -109,19 +109,27 @@ impl Figures {
     }
 }
 
-/// Two pods with a connection between them.
+/// Two pods to be connected.
 struct Pair {
-    /// What they are in.
-    _places: Places,
-    client: TcpStream,
-    server: TcpStream,
+    places: Places,
+    /// Of the second.
+    address: String,
     figures: Figures,
 }
 
 /// Where a pair is.
 enum Places {
-    OneNode { _site: Site },
-    TwoNodes { _nodes: Nodes },
+    OneNode(Site),
+    TwoNodes(Nodes),
+}
+
+impl Places {
+    fn pods(&self) -> [&Netns; 2] {
+        match self {
+            Self::OneNode(site) => [&site.pods[0], &site.pods[1]],
+            Self::TwoNodes(nodes) => nodes.sites.each_ref().map(|site| &site.pods[0]),
+        }
+    }
 }
 
 impl Pair {
@@ -133,30 +141,31 @@ impl Pair {
             let added = pods.iter().map(|pod| plugin.add(pod));
             added.collect::<Result<Vec<String>>>()
         })?;
-        let ends = connect(&site.pods[0], &site.pods[1], &addresses[1])?;
-        Ok(Self::new(Places::OneNode { _site: site }, ends))
+        let [_, second] = <[String; 2]>::try_from(addresses)
+            .map_err(|all| anyhow::anyhow!("{} addresses of two pods", all.len()))?;
+        Ok(Self::new(Places::OneNode(site), second))
     }
 
     fn on_two_nodes(way: Way<'_>) -> Result<Self> {
         let nodes = Nodes::new(way)?;
-        let [near, far] = nodes.sites.each_ref().map(|site| &site.pods[0]);
-        let ends = connect(near, far, &nodes.addresses[1])?;
-        Ok(Self::new(Places::TwoNodes { _nodes: nodes }, ends))
+        let address = nodes.addresses[1].clone();
+        Ok(Self::new(Places::TwoNodes(nodes), address))
     }
 
-    fn new(places: Places, (client, server): (TcpStream, TcpStream)) -> Self {
+    fn new(places: Places, address: String) -> Self {
         Self {
-            _places: places,
-            client,
-            server,
+            places,
+            address,
             figures: Figures::default(),
         }
     }
 
+    /// One connection.
     fn measure(&mut self, time: Duration) -> Result<()> {
-        let (client, server) = (&self.client, &self.server);
-        self.figures.gigabits.push(stream(client, server, time)?);
-        self.figures.trips.push(round_trip(client, server, time)?);
+        let [from, to] = self.places.pods();
+        let (client, server) = connect(from, to, &self.address)?;
+        self.figures.gigabits.push(stream(&client, &server, time)?);
+        self.figures.trips.push(round_trip(&client, &server, time)?);
         Ok(())
     }
 }
