@@ -22,10 +22,6 @@ use crate::stats::{Bound, exact, middle};
 /// "No worse" within what cannot be told from noise.
 const NO_WORSE: f64 = 0.05;
 const CHUNK: usize = 128 * 1024;
-/// How many connections between the same pods are measured before other pods are made. Of those
-/// the middle counts: what a connection is like depends on more than what is compared, such as
-/// where its memory lies, and stays so while it lasts.
-const EACH: usize = 7;
 
 pub(super) fn measure(
     effort: Effort,
@@ -69,7 +65,7 @@ fn compare(
     let mut figures = [Figures::default(), Figures::default()];
     for pair in 0..effort.pairs {
         let mut both = [ours()?, peer()?];
-        for turn in pair..pair + EACH {
+        for turn in pair..pair + effort.connections {
             let mut in_turn = both.each_mut();
             in_turn.rotate_left(turn % 2);
             for one in in_turn {
