@@ -1,11 +1,13 @@
 //! The process: flags, logs, signals, exit code.
 
 use std::ffi::OsString;
+use std::future::Future;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use futures::future::OptionFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +20,7 @@ use crate::chain::Chain;
 use crate::cleanup;
 use crate::client::api_client;
 use crate::config::Config;
+use crate::config_file::Followed;
 use crate::explain;
 use crate::install::{install, uninstall};
 use crate::proc_sys;
@@ -122,9 +125,12 @@ fn act(verb: Verb) -> Result<ExitCode, Failure> {
     outcome
 }
 
-/// What the flags of `run` mean: the configuration, and where the API server is.
-async fn configured(args: &mut RunArgs) -> Result<(Config, kube::Config), Failure> {
-    args.take_file().map_err(Failure::Usage)?;
+/// What the flags of `run` mean: the configuration, where the API server is, and the file to
+/// follow.
+async fn configured(
+    args: &mut RunArgs,
+) -> Result<(Config, kube::Config, Option<Followed>), Failure> {
+    let followed = args.take_file().map_err(Failure::Usage)?;
     let host_name = nix::unistd::gethostname()
         .context("read the host name")
         .map_err(Failure::Run)?;
@@ -132,7 +138,7 @@ async fn configured(args: &mut RunArgs) -> Result<(Config, kube::Config), Failur
         .config(&host_name.to_string_lossy())
         .map_err(|error| Failure::Usage(error.into()))?;
     let kube = kube_config(args).await.map_err(Failure::Usage)?;
-    Ok((config, kube))
+    Ok((config, kube, followed))
 }
 
 async fn explain_verb(mut args: Box<ExplainArgs>) -> Result<ExitCode, Failure> {
@@ -140,7 +146,7 @@ async fn explain_verb(mut args: Box<ExplainArgs>) -> Result<ExitCode, Failure> {
     if let Some(code) = asked.map_err(Failure::Unknown)? {
         return Ok(code);
     }
-    let (config, kube) = configured(&mut args.run).await?;
+    let (config, kube, _) = configured(&mut args.run).await?;
     let client = api_client(kube)
         .context("use the kubeconfig or service account")
         .map_err(Failure::Usage)?;
@@ -149,7 +155,7 @@ async fn explain_verb(mut args: Box<ExplainArgs>) -> Result<ExitCode, Failure> {
 }
 
 async fn run_verb(mut args: RunArgs) -> Result<(), Failure> {
-    let (config, kube) = configured(&mut args).await?;
+    let (config, kube, followed) = configured(&mut args).await?;
     for doubt in args.doubts() {
         warn!(doubt, "Doubtful configuration");
     }
@@ -166,21 +172,38 @@ async fn run_verb(mut args: RunArgs) -> Result<(), Failure> {
         .is_none()
         .then_some(config.node_name.as_str());
     let sources = Sources::from_client(&client, only_node);
-    let (mut term, mut int) = signals().map_err(Failure::Run)?;
     let shutdown = CancellationToken::new();
     let running = run_with(config, sources, Some(client), shutdown.clone());
+    until_stopped(running, followed, shutdown)
+        .await
+        .map_err(Failure::Run)
+}
+
+/// Waits for a signal, or for another file of configuration, and then for what is being done.
+async fn until_stopped(
+    running: impl Future<Output = anyhow::Result<()>>,
+    followed: Option<Followed>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let (mut term, mut int) = signals()?;
+    let other_file = OptionFuture::from(followed.map(Followed::other));
     tokio::pin!(running);
+    let mut outcome = Ok(());
     tokio::select! {
-        result = &mut running => return result.map_err(Failure::Run),
+        result = &mut running => return result,
+        Some(file) = other_file => {
+            let file = file.display();
+            outcome = Err(anyhow!("--config {file} says something else, which takes a new start"));
+        }
         _ = term.recv() => {}
         _ = int.recv() => {}
     }
     info!("Stopping; what is in the kernel stays");
     shutdown.cancel();
     tokio::select! {
-        result = running => result.map_err(Failure::Run),
-        _ = term.recv() => Err(Failure::Run(anyhow::anyhow!("told to stop a second time"))),
-        _ = int.recv() => Err(Failure::Run(anyhow::anyhow!("told to stop a second time"))),
+        result = running => result.and(outcome),
+        _ = term.recv() => Err(anyhow!("told to stop a second time")),
+        _ = int.recv() => Err(anyhow!("told to stop a second time")),
     }
 }
 

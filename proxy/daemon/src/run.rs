@@ -1,41 +1,31 @@
 //! The tree of tasks.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{Node, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, info, info_span};
+use tracing::info;
 
-use crate::backends;
-use crate::conf_keeper::ConfKeeper;
-use crate::config::{Config, PodNetworkConfig, ServiceProxy};
+use crate::config::{Config, ServiceProxy};
 use crate::events::{Events, Occurrence, Publisher, Served};
 use crate::explain::{self, Desk};
-use crate::foreign_firewall::ForeignFirewall;
 use crate::health::server::HardFail;
 use crate::health::{self, Health};
-use crate::health_checks::{HealthChecks, Wanted};
 use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Nodes};
-use crate::pod_network::{PodNetworkLoop, Prober, Probing};
-use crate::service_proxy::sync::{SyncLoop, Timing};
-use crate::service_proxy::{Feed, Followed};
+use crate::service_proxy::Feed;
 use crate::sources::{Sources, WatchResult, follow};
 use crate::upkeep::{self, Upkeep};
 
-/// How long a running apply may take to finish at the end; below Kubernetes'
-/// default grace period of 30 s.
-const GRACE: Duration = Duration::from_secs(20);
+mod halves;
+mod tasks;
+
+use halves::{spawn_pod_network, spawn_service_proxy};
+use tasks::Tasks;
 
 /// Keeps this node's kernel in agreement with `sources` until `shutdown`.
 ///
@@ -184,139 +174,4 @@ fn spawn_nodes(
     let take = move |event| intake.take(event);
     tasks.spawn("nodes", follow("Nodes", stream, shared.stop.clone(), take));
     nodes
-}
-
-/// Gives the receiver of "everything is programmed".
-fn spawn_service_proxy(
-    tasks: &mut Tasks,
-    config: &Config,
-    shared: &Shared,
-    events: Events,
-    feed: Arc<Feed>,
-    desk: Desk,
-    (services, slices): (
-        BoxStream<'static, WatchResult<Service>>,
-        BoxStream<'static, WatchResult<EndpointSlice>>,
-    ),
-) -> watch::Receiver<bool> {
-    let stop = || shared.stop.clone();
-    tasks.spawn(
-        "services",
-        follow(Service::KIND, services, stop(), feed.intake()),
-    );
-    tasks.spawn(
-        "endpointslices",
-        follow(EndpointSlice::KIND, slices, stop(), feed.intake()),
-    );
-    let (synced, services_synced) = watch::channel(false);
-    let (health_checks, wanted) = watch::channel(Wanted::default());
-    // With eBPF this node serves no load balancer yet, so it must not ask for one's traffic.
-    if config.service_proxy == ServiceProxy::Iptables {
-        let checks = HealthChecks::new(wanted, shared.health.clone(), events, stop());
-        tasks.spawn("health-checks", checks.run());
-    }
-    let sync = SyncLoop {
-        feed,
-        node_name: config.node_name.clone(),
-        config: config.services.clone(),
-        health: shared.health.clone(),
-        metrics: shared.metrics.clone(),
-        timing: Timing::of(&config.services.sync),
-        synced,
-        health_checks,
-        desk,
-        stop: stop(),
-    };
-    tasks.spawn("service-proxy", backends::run(config.clone(), sync));
-    services_synced
-}
-
-fn spawn_pod_network(
-    tasks: &mut Tasks,
-    node_name: String,
-    config: PodNetworkConfig,
-    shared: Shared,
-    nodes: watch::Receiver<Nodes>,
-    services_synced: watch::Receiver<bool>,
-) {
-    let (probing, to_probe) = watch::channel(Probing::default());
-    let (proves, proven) = watch::channel(None);
-    let (metrics, stop) = (shared.metrics.clone(), shared.stop.clone());
-    let prober = Prober::new(&node_name, to_probe, proves, metrics, stop);
-    tasks.spawn("probes", prober.run());
-    let (promise, promised) = watch::channel(None);
-    let (metrics, stop) = (shared.metrics.clone(), shared.stop.clone());
-    let health = shared.health.clone();
-    let keeper = ConfKeeper::new(&config, promised, health, metrics, stop);
-    tasks.spawn("cni-conf", keeper.run());
-    let others = ForeignFirewall::new(shared.metrics.clone(), shared.stop.clone());
-    tasks.spawn("foreign-firewall", others.run());
-    let network = PodNetworkLoop {
-        node_name,
-        config,
-        nodes,
-        services_synced,
-        proven,
-        probing,
-        promise,
-        health: shared.health,
-        metrics: shared.metrics,
-        repair: shared.repair,
-        stop: shared.stop,
-    };
-    tasks.spawn("pod-network", network.run());
-}
-
-/// Long-running tasks, of which none may end before the whole does.
-struct Tasks {
-    set: JoinSet<(&'static str, anyhow::Result<()>)>,
-    stop: CancellationToken,
-}
-
-impl Tasks {
-    fn new(stop: CancellationToken) -> Self {
-        Self {
-            set: JoinSet::new(),
-            stop,
-        }
-    }
-
-    fn spawn<E>(
-        &mut self,
-        name: &'static str,
-        task: impl Future<Output = Result<(), E>> + Send + 'static,
-    ) where
-        E: Into<anyhow::Error>,
-    {
-        let task = async move { (name, task.await.map_err(Into::into)) };
-        self.set.spawn(task.instrument(info_span!("task", name)));
-    }
-
-    /// Waits for the first task to end, then lets the others finish what they are at.
-    async fn supervise(mut self) -> anyhow::Result<()> {
-        let mut outcome = Ok(());
-        if let Some(first) = self.set.join_next().await {
-            outcome = self.judge(first);
-        }
-        self.stop.cancel();
-        let rest = async {
-            while let Some(next) = self.set.join_next().await {
-                debug!(?next, "Task ended");
-            }
-        };
-        timeout(GRACE, rest)
-            .await
-            .context("finish what was being written to the kernel")?;
-        outcome
-    }
-
-    fn judge(
-        &self,
-        ended: Result<(&'static str, anyhow::Result<()>), tokio::task::JoinError>,
-    ) -> anyhow::Result<()> {
-        let (name, result) = ended.context("a task panicked")?;
-        result.with_context(|| format!("task {name} failed"))?;
-        anyhow::ensure!(self.stop.is_cancelled(), "task {name} ended unexpectedly");
-        Ok(())
-    }
 }

@@ -73,6 +73,40 @@ fn a_file_of_kube_proxys_reaches_the_kernel_and_flags_go_before_it() {
 }
 
 #[test]
+fn a_file_that_says_something_else_wants_a_new_start() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let file = node.path("kube-proxy.conf");
+    fs::write(&file, FILE).unwrap();
+    let config = ["--config", file.to_str().unwrap()];
+    let flags = [&config[..], &["--pod-network", "off"]].concat();
+    let daemon = node.start_with("iptables", &flags);
+    daemon.wait_said(&["Programmed all Services"]);
+    fs::write(&file, FILE.replace("udpTimeout: 17s", "udpTimeout: much")).unwrap();
+    let cannot = ["Cannot take the new configuration", "udpTimeout"];
+    daemon.wait_said(&cannot);
+
+    // As a ConfigMap's volume does it: another file in its place.
+    let other = node.path("other.conf");
+    fs::write(&other, FILE.replace("udpTimeout: 17s", "udpTimeout: 21s")).unwrap();
+    fs::rename(&other, &file).unwrap();
+    daemon.wait_said(&["Ending", "kube-proxy.conf says something else"]);
+    assert_eq!(daemon.said(&cannot), 1, "{}", daemon.log());
+    assert_eq!(daemon.ended().code(), Some(1));
+    assert!(node.has_rule("SEAWAY-"), "{:?}", node.rules());
+
+    let daemon = node.start_with("iptables", &flags);
+    daemon.wait("the new timeout", || {
+        conntrack(&node, "udp_timeout") == "21"
+    });
+    assert_eq!(daemon.terminate().code(), Some(0));
+}
+
+#[test]
 fn rules_and_what_came_about_are_measured() {
     if !require_root() {
         return;

@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing::warn;
 
 use super::{Bind, Cli, RunArgs, Verb};
-use crate::config_file::{self, ConfigFile};
+use crate::config_file::{self, ConfigFile, Followed};
 
 /// The flags that somebody has given, in whatever way.
 pub type Given = BTreeSet<String>;
@@ -47,12 +47,13 @@ impl Cli {
 
 impl RunArgs {
     /// Takes from `--config` what no flag and no variable says, and tells what has no effect.
+    /// Gives the file, to be followed, if there is one.
     ///
     /// # Errors
     /// The file cannot be read, or something in it is wrong.
-    pub fn take_file(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn take_file(&mut self) -> anyhow::Result<Option<Followed>> {
         let Some(path) = self.config.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("read --config {}", path.display()))?;
@@ -61,8 +62,8 @@ impl RunArgs {
             let config_file::Ignored { field, value, why } = ignored;
             warn!(file = %path.display(), field, value, why, "Configuration without effect");
         }
-        self.lay_over(file);
-        Ok(())
+        self.lay_over(file.clone());
+        Ok(Some(Followed::new(path, file)))
     }
 
     pub(super) fn lay_over(&mut self, file: ConfigFile) {

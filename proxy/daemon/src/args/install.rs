@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Switch, absolute};
+use super::Switch;
+use super::parse::absolute;
 use crate::foreign_confs;
 use crate::install::{HostConfig, Install, Installed};
 

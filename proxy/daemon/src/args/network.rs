@@ -7,7 +7,8 @@ use clap::{ArgAction, Args};
 use ipnetwork::IpNetwork;
 use seaway_podnet::{PodRoutes, Settings, VxlanSettings};
 
-use super::{BadConfig, network};
+use super::BadConfig;
+use super::parse::network;
 
 /// What IPv4 needs of every link (RFC 791, section 3.1).
 const MIN_MTU: i64 = 576;

@@ -1,12 +1,13 @@
 //! Words into values, for flags and for kube-proxy's file alike.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnetwork::IpNetwork;
 use k8s_openapi::jiff::SignedDuration;
 
 pub(crate) use super::services::{interface, node_port_address};
-pub(crate) use super::{cluster_cidr, node_name};
 
 /// kube-proxy's ports, for addresses without one.
 pub(crate) const HEALTHZ_PORT: u16 = 10_256;
@@ -60,4 +61,56 @@ pub(crate) fn oom_score_adj(value: &str) -> Result<i16, String> {
     parsed
         .filter(|value| OOM_SCORE_ADJ.contains(value))
         .ok_or_else(|| "expected -1000 to 1000".to_owned())
+}
+
+pub(crate) fn node_name(value: &str) -> Result<String, String> {
+    let name = as_node_name(value);
+    if is_dns_subdomain(&name) {
+        Ok(name)
+    } else {
+        Err("no Node has such a name; expected a DNS subdomain, such as node-1".to_owned())
+    }
+}
+
+/// kube-proxy and kubelet both trim and lower such names, so Nodes are named like that.
+pub(super) fn as_node_name(value: &str) -> String {
+    value.trim().to_lowercase()
+}
+
+/// RFC 1123 as Kubernetes reads it: `apimachinery/pkg/util/validation`.
+pub(super) fn is_dns_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(known)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Paths end up in files that others read from elsewhere.
+pub(super) fn absolute(value: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err("not an absolute path".to_owned())
+    }
+}
+
+pub(crate) fn cluster_cidr(value: &str) -> Result<IpNetwork, String> {
+    let cidr = network(value)?;
+    if cidr.prefix() == 0 {
+        return Err("the whole address family cannot be pod addresses".to_owned());
+    }
+    Ok(cidr)
+}
+
+/// Host bits do not count.
+pub(super) fn network(value: &str) -> Result<IpNetwork, String> {
+    let cidr: IpNetwork = value
+        .parse()
+        .map_err(|e| format!("{e}; expected a range, such as 10.244.0.0/16"))?;
+    IpNetwork::new(cidr.network(), cidr.prefix()).map_err(|e| e.to_string())
 }

@@ -4,7 +4,8 @@ use clap::{ArgAction, Args, ValueEnum};
 use ipnetwork::IpNetwork;
 use seaway_proxy_core::node::NodePorts;
 
-use super::{BadConfig, network};
+use super::BadConfig;
+use super::parse::network;
 use crate::config::{DetectLocal, POD_INTERFACES, ServicesConfig};
 
 /// The kernel's limit (`IFNAMSIZ` without the NUL), less one for the `+` that

@@ -60,5 +60,5 @@ fn names_and_addresses_are_read_as_in_kube_proxys_file() {
     assert_eq!(config.node_name, "node-1");
     assert_eq!(config.healthz_bind, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(config.metrics_bind, Some("[::1]:10249".parse().unwrap()));
-    assert_eq!(node_name(" Node-1\n"), Ok("node-1".to_owned()));
+    assert_eq!(parse::node_name(" Node-1\n"), Ok("node-1".to_owned()));
 }

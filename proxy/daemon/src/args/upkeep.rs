@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::parse::absolute;
 use crate::config::UpkeepConfig;
 
 /// How the CNI plugin is called.
@@ -15,7 +16,7 @@ pub struct UpkeepArgs {
     /// If not given, seaway-cni beside this program, else /opt/cni/bin/seaway-cni. It is
     /// called to write hostPorts again that others have flushed, and to release what dead
     /// pods have left.
-    #[arg(long, env = "SEAWAY_CNI_BIN", value_name = "FILE", value_parser = super::absolute)]
+    #[arg(long, env = "SEAWAY_CNI_BIN", value_name = "FILE", value_parser = absolute)]
     pub cni_bin: Option<PathBuf>,
     /// Between two looks for what dead pods have left, of which it takes two
     #[arg(
