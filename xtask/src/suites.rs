@@ -3,6 +3,7 @@
 
 mod alone;
 mod cases;
+mod part;
 mod program;
 mod report;
 
@@ -16,7 +17,9 @@ use clap::ArgAction;
 use crate::command::shown;
 use crate::setup::{self, Scope};
 use crate::tally::Tally;
-use crate::{cache, fuzz, release, suites::program::Program};
+use crate::{cache, fuzz, release};
+use part::{PARTS, Part};
+use program::Program;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -41,80 +44,6 @@ pub(crate) struct Args {
     /// Do not look for missing packages and programs first
     #[arg(long, action = ArgAction::SetTrue)]
     no_setup: bool,
-}
-
-/// The parts, in the order in which they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Quick,
-    Kernel,
-    Node,
-    Vm,
-    Cluster,
-}
-
-const PARTS: [Part; 5] = [
-    Part::Quick,
-    Part::Kernel,
-    Part::Node,
-    Part::Vm,
-    Part::Cluster,
-];
-
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Kernel => "kernel",
-            Self::Node => "node",
-            Self::Vm => "vm",
-            Self::Cluster => "cluster",
-        }
-    }
-
-    fn scope(self) -> Scope {
-        match self {
-            Self::Quick => Scope::Build,
-            Self::Kernel | Self::Node => Scope::Node,
-            Self::Vm => Scope::Vm,
-            Self::Cluster => Scope::Cluster,
-        }
-    }
-
-    /// Which part a test program belongs to: the suites of the test bed by the
-    /// beginning of their file's name, everything else is quick.
-    fn of(package: &str, target: &str) -> Self {
-        if package != "seaway-testbed" {
-            return Self::Quick;
-        }
-        match target.split('_').next() {
-            Some("netns" | "bpf") => Self::Kernel,
-            Some("node") => Self::Node,
-            Some("vm") => Self::Vm,
-            Some("cluster") => Self::Cluster,
-            _ => Self::Quick,
-        }
-    }
-
-    /// How many tests run side by side, if not as many as there are processors: those
-    /// with a machine's worth of processes one at a time, of emulated machines, which
-    /// use less than a processor each, two, and of those in namespaces, which wait more than
-    /// they work, four.
-    fn threads(self) -> Option<u8> {
-        match self {
-            Self::Node | Self::Cluster => Some(1),
-            Self::Vm => Some(2),
-            Self::Kernel => Some(4),
-            Self::Quick => None,
-        }
-    }
-
-    /// What its programs are told.
-    fn arguments(self, filter: Option<&str>) -> Vec<String> {
-        let threads = self.threads().map(|n| format!("--test-threads={n}"));
-        let filter = filter.map(str::to_owned);
-        threads.into_iter().chain(filter).collect()
-    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -161,26 +90,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let programs = compile_tests()?;
     times.push(("build".into(), building.elapsed(), None));
 
-    let mut total = Tally::default();
-    let mut broken = false;
     // As vm_kernels reads it.
     let all_suites = std::env::var_os("SEAWAY_VM_SUITES").is_none_or(|suites| suites.is_empty());
     let whole = wanted.len() == PARTS.len() && args.filter.is_none() && all_suites;
-    let mut verdicts = cases::Verdicts::default();
-    let mut unsteady = Vec::new();
+    let mut seen = Seen::default();
     for part in wanted {
         let testing = Instant::now();
         println!("== {}", part.name());
-        let mut tally = Tally::default();
-        for program in programs.get(&part).into_iter().flatten() {
-            let mut outcome = program.run(&part.arguments(args.filter.as_deref()))?;
-            unsteady.extend(alone::again(program, &mut outcome)?);
-            broken |= !outcome.success;
-            tally += outcome.tally;
-            verdicts.add(&program.folder(), &program.target, outcome.verdicts);
-        }
+        let programs = programs.get(&part).into_iter().flatten();
+        let tally = seen.test(part, programs, args.filter.as_deref())?;
         times.push((part.name().into(), testing.elapsed(), Some(tally)));
-        total += tally;
     }
     if whole {
         let fuzzing = Instant::now();
@@ -190,17 +109,52 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     times.push(("total".into(), started.elapsed(), None));
     print_times(&times);
-    broken |= cases::write(&cache::tree(), &verdicts, whole)? > 0;
-    for test in unsteady {
+    seen.broken |= cases::write(&cache::tree(), &seen.verdicts, whole)? > 0;
+    for test in &seen.unsteady {
         println!("passed only by itself, which is a fault of the test: {test}");
     }
     // The last line is for those who read only that.
-    println!("{total}");
-    Ok(if broken || total.failed > 0 {
+    println!("{}", seen.total);
+    Ok(if seen.broken || seen.total.failed > 0 {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// What the parts so far have brought.
+#[derive(Default)]
+struct Seen {
+    total: Tally,
+    broken: bool,
+    verdicts: cases::Verdicts,
+    /// Tests that passed only by themselves.
+    unsteady: Vec<String>,
+}
+
+impl Seen {
+    /// Runs the programs of a part.
+    fn test<'a>(
+        &mut self,
+        part: Part,
+        programs: impl Iterator<Item = &'a Program>,
+        filter: Option<&str>,
+    ) -> Result<Tally> {
+        let mut tally = Tally::default();
+        for program in programs {
+            let mut outcome = program.run(&part.arguments(filter))?;
+            // What needs nothing has nothing to wait for.
+            if part != Part::Quick {
+                self.unsteady.extend(alone::again(program, &mut outcome)?);
+            }
+            self.broken |= !outcome.success;
+            tally += outcome.tally;
+            self.verdicts
+                .add(&program.folder(), &program.target, outcome.verdicts);
+        }
+        self.total += tally;
+        Ok(tally)
+    }
 }
 
 fn wanted(args: &Args) -> Vec<Part> {
@@ -250,21 +204,4 @@ fn compile_tests() -> Result<BTreeMap<Part, Vec<Program>>> {
         programs.sort();
     }
     Ok(parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suites_are_told_by_their_file_names() {
-        assert_eq!(Part::of("seaway-testbed", "netns_fixture"), Part::Kernel);
-        assert_eq!(
-            Part::of("seaway-testbed", "cluster_skeleton"),
-            Part::Cluster
-        );
-        assert_eq!(Part::of("seaway-testbed", "repo_picture"), Part::Quick);
-        assert_eq!(Part::of("seaway-testbed", "seaway_testbed"), Part::Quick);
-        assert_eq!(Part::of("seaway-cni", "node_state"), Part::Quick);
-    }
 }
