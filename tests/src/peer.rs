@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::uninterrupted;
+
 pub use dial::{Dialed, Dialer};
 
 /// How long [`ask`] waits in tests: long beside a local round trip, short beside a test.
@@ -138,10 +140,11 @@ fn ask_udp(address: SocketAddr, patience: Duration, connected: bool) -> io::Resu
     let (length, server) = if connected {
         socket.connect(address)?;
         socket.send(b"who?")?;
-        (socket.recv(&mut room)?, socket.peer_addr()?)
+        let length = uninterrupted(|| socket.recv(&mut room))?;
+        (length, socket.peer_addr()?)
     } else {
         socket.send_to(b"who?", address)?;
-        socket.recv_from(&mut room)?
+        uninterrupted(|| socket.recv_from(&mut room))?
     };
     parse_answer(&String::from_utf8_lossy(&room[..length]), server)
 }

@@ -179,14 +179,27 @@ impl Shape {
     }
 
     fn liveness(&self) {
+        // A busy machine may have seemed to hang before.
+        let (before, _) = self.restarts();
         // It hangs: alive for the kernel, dead for whoever asks it.
         self.on_node("kill -STOP $(pgrep -f '[a]gnhost netexec --http-port=18080')");
         until("the container runs again", PATIENCE, || {
-            let path = "jsonpath={.status.containerStatuses[?(@.name==\"proxy\")].restartCount}\
-                        {.status.containerStatuses[?(@.name==\"proxy\")].ready}";
-            let words = ["get", "-n", "kube-system", &self.pod, "-o", path];
-            Ok((self.cluster.kubectl(&words)? == "1true").then_some(()))
+            let (restarts, ready) = self.restarts();
+            Ok((ready && restarts > before).then_some(()))
         })
         .unwrap();
+    }
+
+    /// How often the container has been started again, and whether it is ready.
+    #[track_caller]
+    fn restarts(&self) -> (u32, bool) {
+        let path = "jsonpath={.status.containerStatuses[?(@.name==\"proxy\")].restartCount} \
+                    {.status.containerStatuses[?(@.name==\"proxy\")].ready}";
+        let words = ["get", "-n", "kube-system", &self.pod, "-o", path];
+        let told = self.cluster.kubectl(&words).unwrap();
+        let (count, ready) = told.split_once(' ').unwrap();
+        let count = count.parse::<u32>();
+        let count = count.unwrap_or_else(|e| panic!("{e}: {told:?}"));
+        (count, ready == "true")
     }
 }

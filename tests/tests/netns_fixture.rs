@@ -5,7 +5,7 @@ use std::path::Path;
 
 use seaway_testbed::peer::Protocol::{Tcp, Udp, UdpUnconnected};
 use seaway_testbed::{
-    Cgroup2, Join, Netns, PrivateMounts, bin, connect, require_root, uts_namespace,
+    Cgroup2, Join, Netns, PrivateMounts, XTABLES_WAIT, bin, connect, require_root, uts_namespace,
 };
 
 fn two_hosts() -> (Netns, Netns) {
@@ -53,7 +53,8 @@ fn failures_have_their_own_kinds() {
         kind(client.ask_tcp("192.0.2.1:80")),
         io::ErrorKind::NetworkUnreachable
     );
-    host.must_run(&["iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP"]);
+    let drop = format!("iptables {XTABLES_WAIT} -A INPUT -p udp -j DROP");
+    host.must_run(&drop.split(' ').collect::<Vec<_>>());
     assert_eq!(kind(client.ask_udp("10.0.0.2:81")), io::ErrorKind::TimedOut);
 }
 

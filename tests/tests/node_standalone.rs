@@ -206,15 +206,22 @@ fn manifests_are_followed() {
         node.remove_manifest(&format!("{name}.yaml")).unwrap();
     }
     node.wait_ready(&["client", "web-2"]).unwrap();
-    all_answer(&["web-2"], || node.curl(&url)).unwrap();
+    node.wait("web-2 alone to answer", |node| {
+        Ok(all_answer(&["web-2"], || node.curl(&url)).map_err(|error| format!("{error:#}")))
+    })
+    .unwrap();
     // A Service without endpoints refuses, and one that is gone is not there.
     node.remove_manifest("web-2.yaml").unwrap();
     node.wait_ready(&["client"]).unwrap();
-    let refused = node.curl(&url).unwrap_err().to_string();
-    assert!(
-        refused.contains("exit status: 7"),
-        "curl's 7 is connection refused: {refused}"
-    );
+    node.wait("the Service to refuse, which is curl's 7", |node| {
+        let answer = node.curl(&url).map_err(|error| format!("{error:#}"));
+        Ok(match answer {
+            Err(refused) if refused.contains("exit status: 7:") => Ok(()),
+            Err(other) => Err(other),
+            Ok(name) => Err(format!("{name} answers")),
+        })
+    })
+    .unwrap();
     node.remove_manifest("service.yaml").unwrap();
     node.wait("the Service to go", |node| {
         let left = node.services()?.iter().any(|service| service.name == "web");

@@ -9,7 +9,7 @@ use seaway_testbed::{require_root, short_or_long, skip};
 
 /// Software emulation is slow, and the machine may be busy.
 fn patience() -> Duration {
-    Duration::from_mins(short_or_long(15, 40))
+    Duration::from_mins(short_or_long(30, 40))
 }
 
 /// Runs a script on a machine of its own with systemd.

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Daemon, Place};
+use super::{Daemon, PATIENCE, Place};
 use crate::{cache_dir, images, wait_until};
 
 /// The socket of containerd, seen from inside a place.
@@ -75,7 +74,7 @@ impl Containerd {
         command.env("PATH", format!("{}:{}", flavour.dir().display(), path()));
         let daemon = Daemon::start("containerd", command, &place.dir().join("containerd.log"))?;
         let mut containerd = Self { daemon, flavour };
-        wait_until(Duration::from_secs(20), "containerd to serve", || {
+        wait_until(PATIENCE, "containerd to serve", || {
             containerd.daemon.running()?;
             let asked = flavour.ctr(place).arg("version").output()?;
             let reason = String::from_utf8_lossy(&asked.stderr).into_owned();

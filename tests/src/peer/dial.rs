@@ -315,10 +315,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| serve(listener, 30));
-            let (counts, said) = dial(address, Duration::from_millis(1500));
+            let (counts, said) = dial(address, Duration::from_secs(4));
             assert_eq!(counts.new + counts.held, 30, "{said}");
-            // 75, on a machine that is not too busy.
-            assert!((31..=76).contains(&(counts.new + counts.failed)), "{said}");
+            // 200, on a machine that is not too busy.
+            assert!(counts.new + counts.failed <= 201, "{said}");
             assert!(counts.failed > 0 && counts.broken == 1, "{said}");
             let failures = said.lines().filter(|line| line.starts_with("FAIL "));
             assert_eq!(failures.count() as u64, counts.failed + 1, "{said}");

@@ -17,6 +17,8 @@ const UNTIL_UP: Duration = Duration::from_mins(5);
 /// Mitigations against other processors' tricks cost an emulated one much: page-table
 /// isolation alone makes it forget its translations with every system call.
 const KERNEL_LINE: &str = "console=ttyS0 panic=-1 loglevel=3 mitigations=off";
+/// So many lines of a console tell what went wrong, with what a script says of it.
+const LAST_LINES: usize = 120;
 /// Lines of the init begin with this.
 const MARK: &str = "@@seaway ";
 
@@ -134,9 +136,15 @@ impl Running {
             None => bail!(
                 "{:?} ended before it said {start:?}; the end of its console:\n{}",
                 self.kernel,
-                tail(&self.console, 60)
+                self.last_lines()
             ),
         }
+    }
+
+    /// The end of its console, up to the line that was waited for last.
+    #[must_use]
+    pub fn last_lines(&self) -> String {
+        tail(&self.console, LAST_LINES)
     }
 
     /// Ends it as a power cut does: at once, with whatever was not on its disk lost. Returns
@@ -184,7 +192,7 @@ impl Running {
                     "{:?} did not get there in {} s; the end of its console:\n{}",
                     self.kernel,
                     patience.as_secs(),
-                    tail(&self.console, 60)
+                    self.last_lines()
                 ),
             }
         }

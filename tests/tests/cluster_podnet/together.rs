@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use seaway_testbed::cluster::scenario::step;
 use seaway_testbed::cluster::{Cluster, ClusterOptions, Node, NodeOptions, until};
-use seaway_testbed::require_root;
+use seaway_testbed::{XTABLES_WAIT, require_root};
 use serde_json::Value;
 
 use crate::path::Mode;
@@ -59,7 +59,7 @@ fn let_through(cluster: &Cluster) -> Result<()> {
     let node = &cluster.nodes()[2];
     let mut redirect = cluster.command("iptables");
     let redirect = redirect
-        .args(["-t", "nat", "-A", "PREROUTING", "-p", "tcp"])
+        .args([XTABLES_WAIT, "-t", "nat", "-A", "PREROUTING", "-p", "tcp"])
         .args(["--dport", "7443", "-j", "REDIRECT", "--to-ports", "6443"])
         .status();
     ensure!(redirect.context("start iptables")?.success(), "iptables");

@@ -57,7 +57,8 @@ fn case_51_sixty_four_adds_and_dels_at_once() {
     assert_eq!(node.records().len(), 2 * MANY);
     let end = Instant::now() + short_or_long(Duration::from_secs(20), Duration::from_mins(1));
     let mut round = 0;
-    while Instant::now() < end {
+    // Each set of pods comes and goes, however slow the machine is.
+    while round < 2 || Instant::now() < end {
         let going = start_all(&node, "DEL", round, &sets[round % 2]);
         round += 1;
         let coming = start_all(&node, "ADD", round, &sets[round % 2]);
@@ -75,5 +76,4 @@ fn case_51_sixty_four_adds_and_dels_at_once() {
     for pod in sets.iter().flatten() {
         assert_eq!(pod.ip_json("link").as_array().unwrap().len(), 1);
     }
-    assert!(round >= 2, "{round} rounds");
 }

@@ -1,10 +1,9 @@
 //! Other plugins hand out the addresses.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, write_program};
 use serde_json::{Value, json};
 
 use crate::node::{Node, addresses, assert_reaches, failure, feed, pod_path, success, text};
@@ -34,9 +33,7 @@ impl Other {
         let mut node = Node::new("10.244.1.0/24");
         let dir = node.dir.path().join("bin");
         std::fs::create_dir(&dir).unwrap();
-        let program = dir.join("other-ipam");
-        std::fs::write(&program, SCRIPT).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&dir.join("other-ipam"), SCRIPT);
         let result = json!({
             "cniVersion": "1.0.0",
             "ips": [{"address": "10.7.0.9/24", "gateway": "10.7.0.1"}, {"address": "fd07::9/64"}],

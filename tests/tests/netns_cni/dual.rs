@@ -65,8 +65,8 @@ fn case_16_no_address_is_tentative_and_bind_works_at_once() {
         }
         node.del(&id, "");
     }
-    // DAD would take a second each time; a loaded machine is not that slow every time.
-    assert!(fastest < Duration::from_millis(100), "{fastest:?}");
+    // DAD would take a second and more each time; a loaded machine is not that slow every time.
+    assert!(fastest < Duration::from_millis(700), "{fastest:?}");
     node.assert_empty();
 }
 

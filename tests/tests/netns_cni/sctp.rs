@@ -21,6 +21,8 @@ use crate::node::{Node, addresses, pod_path};
 const LOOK: Duration = Duration::from_millis(50);
 /// How long nobody's answer is waited for.
 const SHORT: Duration = Duration::from_millis(300);
+/// How often somebody is asked who should answer.
+const TRIES: u32 = 5;
 /// Far longer than a test takes: what conntrack forgets by itself shows nothing.
 const REMEMBERED: &str = "600";
 /// A client of each family, and the hostPort that it asks.
@@ -81,7 +83,7 @@ fn ask(from: &Netns, (own, to): (&str, &str), patience: Duration) -> io::Result<
     })
 }
 
-/// Who answers, asked once more if nobody does: emulated kernels have been seen to lose what
+/// Who answers, asked again if nobody does: emulated kernels have been seen to lose what
 /// follows a handshake. That nothing is in the way that was there before is not hidden by that,
 /// see [`REMEMBERED`].
 #[expect(
@@ -89,12 +91,14 @@ fn ask(from: &Netns, (own, to): (&str, &str), patience: Duration) -> io::Result<
     reason = "nothing tells when the kernel has done away with the first association"
 )]
 fn answer(from: &Netns, client: (&str, &str)) -> String {
-    let answer = ask(from, client, PATIENCE).or_else(|error| {
-        eprintln!("{client:?}: {error}, once more");
+    for _ in 1..TRIES {
+        match ask(from, client, PATIENCE) {
+            Ok(answer) => return answer,
+            Err(error) => eprintln!("{client:?}: {error}, once more"),
+        }
         std::thread::sleep(SHORT);
-        ask(from, client, PATIENCE)
-    });
-    answer.unwrap_or_else(|error| panic!("{client:?}: {error}"))
+    }
+    ask(from, client, PATIENCE).unwrap_or_else(|error| panic!("{client:?}: {error}"))
 }
 
 /// So that nothing but the plugin takes a flow away, however slow the machine is.

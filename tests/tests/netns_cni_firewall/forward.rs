@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use seaway_firewall::{Change, Firewall, State};
 use seaway_testbed::peer::{self, Protocol::Tcp, Server};
-use seaway_testbed::{Netns, connect, require_root};
+use seaway_testbed::{Netns, XTABLES_WAIT as WAIT, connect, require_root};
 
 /// How long what does not come is waited for.
 const SHORT: Duration = Duration::from_millis(200);
-/// For the lock that all of iptables-legacy's processes on a machine share.
-const WAIT: &str = "--wait=30";
 const OURS: [&str; 2] = [
     "-A FORWARD -i sw+ -m comment --comment \"seaway: from pods\" -j ACCEPT",
     "-A FORWARD -o sw+ -m comment --comment \"seaway: to pods\" -j ACCEPT",

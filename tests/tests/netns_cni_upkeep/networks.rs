@@ -1,9 +1,8 @@
 //! All networks that have records, where none is named.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, require_root, write_program};
 use serde_json::{Value, json};
 
 use crate::node::{Node, address, assert_reaches, feed, pod_path, success, text};
@@ -110,9 +109,7 @@ fn an_ipam_plugin_that_hangs_keeps_no_other_network_from_the_sweep() {
     let pods = ["aa", "bbb", "last"].map(Netns::new);
     let dir = node.dir.path().join("bin");
     std::fs::create_dir(&dir).unwrap();
-    let program = dir.join("hangs");
-    std::fs::write(&program, HANGS).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&dir.join("hangs"), HANGS);
     let mut conf = node.conf.clone();
     conf["name"] = json!("another");
     conf["dataDir"] = conf["ipam"]["dataDir"].clone();

@@ -1,7 +1,7 @@
 //! What others have flushed is written again.
 
 use seaway_testbed::peer::Protocol::{self, Tcp, Udp};
-use seaway_testbed::{Netns, connect, require_root};
+use seaway_testbed::{Netns, XTABLES_WAIT, connect, require_root};
 use serde_json::{Value, json};
 
 use crate::node::{Node, address, assert_reaches};
@@ -140,7 +140,7 @@ fn case_64_iptables_legacy_accepts_where_it_is_in_use_and_only_there() {
     assert_eq!(legacy_tables(&node), "", "nobody has used it");
     if !node
         .netns
-        .run(&["iptables-legacy", "-P", "FORWARD", "DROP"])
+        .run(&["iptables-legacy", XTABLES_WAIT, "-P", "FORWARD", "DROP"])
         .status
         .success()
     {
@@ -148,7 +148,7 @@ fn case_64_iptables_legacy_accepts_where_it_is_in_use_and_only_there() {
         return;
     }
     node.netns
-        .must_run(&["ip6tables-legacy", "-P", "FORWARD", "DROP"]);
+        .must_run(&["ip6tables-legacy", XTABLES_WAIT, "-P", "FORWARD", "DROP"]);
     assert!(
         a.ask_udp(&format!("{there}:9"))
             .is_err_and(|e| e.kind() == std::io::ErrorKind::TimedOut)
@@ -160,13 +160,15 @@ fn case_64_iptables_legacy_accepts_where_it_is_in_use_and_only_there() {
         let want = "-P FORWARD DROP\n\
             -A FORWARD -i sw+ -m comment --comment \"seaway: from pods\" -j ACCEPT\n\
             -A FORWARD -o sw+ -m comment --comment \"seaway: to pods\" -j ACCEPT\n";
-        assert_eq!(node.netns.must_run(&[program, "-S", "FORWARD"]), want);
+        let shown = [program, XTABLES_WAIT, "-S", "FORWARD"];
+        assert_eq!(node.netns.must_run(&shown), want);
     }
     let nft = node.netns.must_run(&["nft", "list", "tables"]);
     assert!(!nft.contains("filter"), "the flavours are not mixed: {nft}");
     assert_eq!(repair(&node)["forward"], false);
     // An ADD does the same.
-    node.netns.must_run(&["iptables-legacy", "-F", "FORWARD"]);
+    node.netns
+        .must_run(&["iptables-legacy", XTABLES_WAIT, "-F", "FORWARD"]);
     node.add("c", &Netns::new("c"));
     assert_reaches(&a, &there);
 }

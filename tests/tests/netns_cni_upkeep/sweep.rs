@@ -1,9 +1,8 @@
 //! What dead pods have left goes.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use seaway_testbed::{Netns, require_root, wait_until};
+use seaway_testbed::{Netns, require_root, wait_until, write_program};
 use serde_json::json;
 
 use crate::node::{Node, address, assert_reaches, feed, pod_path, success};
@@ -147,15 +146,13 @@ fn case_70_another_ipam_plugin_is_told_of_a_dead_pod() {
     let mut node = Node::new("10.244.1.0/24");
     let dir = node.dir.path().join("bin");
     std::fs::create_dir(&dir).unwrap();
-    let program = dir.join("other-ipam");
     let script = "#!/bin/sh\n\
         d=$(/usr/bin/dirname \"$0\")\n\
         [ ! -e \"$d/fail\" ] || exit 1\n\
         echo \"$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_ARGS\" >> \"$d/calls\"\n\
         /bin/cat > \"$d/stdin-$CNI_COMMAND\"\n\
         [ \"$CNI_COMMAND\" != ADD ] || echo '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.7.0.9/24\"}]}'\n";
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&dir.join("other-ipam"), script);
     node.conf["dataDir"] = node.conf["ipam"]["dataDir"].clone();
     node.conf["ipam"] = json!({"type": "other-ipam", "strange": 1});
     let pod = Netns::new("pod");

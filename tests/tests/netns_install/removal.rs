@@ -1,11 +1,10 @@
 //! Uninstalling: the conf first, the plugin last, and nothing left.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use seaway_testbed::{Netns, require_root, strace_is_missing};
+use seaway_testbed::{Netns, XTABLES_WAIT, require_root, strace_is_missing, write_program};
 use serde_json::{Value, json};
 
 use crate::cni::{self, feed, pod_path, success, text};
@@ -243,13 +242,10 @@ fn case_61_remove_comes_after_cleanup() {
 
 /// A program that notes how it was called.
 fn tool(disk: &Disk, name: &str) {
-    let path = disk.path("tools").join(name);
-    let log = disk.path("calls");
-    disk.write(
-        &format!("tools/{name}"),
-        &format!("#!/bin/sh\necho {name} \"$@\" >> {}\n", log.display()),
-    );
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    let (tools, log) = (disk.path("tools"), disk.path("calls"));
+    fs::create_dir_all(&tools).unwrap();
+    let script = format!("#!/bin/sh\necho {name} \"$@\" >> {}\n", log.display());
+    write_program(&tools.join(name), &script);
 }
 
 #[test]
@@ -299,8 +295,8 @@ fn cleanup_tells_of_rules_of_the_other_flavour() {
     }
     let node = Node::new();
     let works = |words: &[&str]| node.netns.run(words).status.success();
-    let legacy = ["iptables-legacy", "-t", "nat", "-N", "SEAWAY-SERVICES"];
-    if !works(&legacy) {
+    let legacy = format!("iptables-legacy {XTABLES_WAIT} -t nat -N SEAWAY-SERVICES");
+    if !works(&legacy.split(' ').collect::<Vec<_>>()) {
         seaway_testbed::skip("needs iptables-legacy in the kernel");
         return;
     }

@@ -9,8 +9,8 @@ use seaway_proxy_core::desired::{
     DesiredState, Frontend, FrontendKind, LocalSources, TrafficPolicy,
 };
 use seaway_proxy_iptables::Iptables;
-use seaway_testbed::Netns;
 use seaway_testbed::peer::{PATIENCE, Protocol};
+use seaway_testbed::{Netns, uninterrupted};
 
 use crate::node::{Node, VIP, answers, block_on, config, each_flavour, names, web};
 
@@ -203,7 +203,7 @@ fn a_thousand_clients_keep_their_endpoints() {
             socket.connect(VIP).unwrap();
             socket.send(b"?").unwrap();
             let mut answer = [0; 100];
-            let length = socket.recv(&mut answer).unwrap();
+            let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
             let text = String::from_utf8_lossy(&answer[..length]).into_owned();
             text.split(' ').next().unwrap().to_owned()
         };

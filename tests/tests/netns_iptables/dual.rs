@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 
 use seaway_proxy_core::desired::{DesiredState, FrontendKind, LocalSources};
 use seaway_proxy_iptables::Flavour;
-use seaway_testbed::Netns;
 use seaway_testbed::peer::{Protocol, Server};
+use seaway_testbed::{Netns, XTABLES_WAIT};
 
 use crate::node::{Node, config, in_v6};
 
@@ -84,7 +84,7 @@ pub(crate) fn track(n: &Node) {
             "*nat\n-A POSTROUTING -s {others} -j MASQUERADE\nCOMMIT\n\
              *filter\n-A FORWARD -m conntrack --ctstate INVALID -s {others} -j DROP\nCOMMIT"
         );
-        let restore = format!("{program}-{}-restore --noflush", n.flavour);
+        let restore = format!("{program}-{}-restore {XTABLES_WAIT} --noflush", n.flavour);
         let script = format!("{restore} <<'END'\n{rules}\nEND");
         n.host.must_run(&["sh", "-c", &script]);
     }

@@ -1,8 +1,7 @@
 //! What one Service or one address must not do to all others.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{DesiredState, Protocol};
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour};
-use seaway_testbed::peer;
+use seaway_testbed::{peer, write_program};
 use tokio::time::timeout;
 
 use crate::lacking::{NO_RULE, find_out};
@@ -119,8 +118,7 @@ fn with_sed(dir: &Path, program: &Path, before: &str, behind: &str) -> PathBuf {
         program.display()
     );
     let file = dir.join(program);
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    write_program(&file, &script);
     file
 }
 

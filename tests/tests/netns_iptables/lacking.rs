@@ -1,7 +1,6 @@
 //! What a kernel cannot do costs only those who need it.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use seaway_proxy_core::desired::{DesiredState, Family};
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables};
 use seaway_testbed::peer::Protocol;
-use seaway_testbed::wait_until;
+use seaway_testbed::{wait_until, write_program};
 
 use crate::node::{Node, VIP, answers, block_on, config, each_flavour, in_v6, names, web};
 
@@ -69,8 +68,7 @@ impl Refusal {
             program.display(),
         );
         let file = dir.join(program);
-        fs::write(&file, script).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        write_program(&file, &script);
         file
     }
 }

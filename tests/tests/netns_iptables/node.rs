@@ -12,7 +12,7 @@ use seaway_proxy_core::desired::{
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
 use seaway_testbed::peer::{self, Answer, Server};
-use seaway_testbed::{Netns, connect, require_root};
+use seaway_testbed::{Netns, XTABLES_WAIT, connect, require_root};
 
 /// The Service's address and the port of both its protocols.
 pub(crate) const VIP: &str = "10.96.0.10:80";
@@ -125,7 +125,8 @@ impl Node {
 
     /// Loads rules that are somebody else's.
     pub(crate) fn restore(&self, flavour: Flavour, rules: &str) {
-        let script = format!("iptables-{flavour}-restore --noflush <<'END'\n{rules}\nEND");
+        let restore = format!("iptables-{flavour}-restore {XTABLES_WAIT} --noflush");
+        let script = format!("{restore} <<'END'\n{rules}\nEND");
         self.host.must_run(&["sh", "-c", &script]);
     }
 }

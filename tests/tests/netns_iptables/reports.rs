@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto,
@@ -83,7 +84,11 @@ fn ping(from: &Netns, addr: &str) {
         let mut packet = [0; 100];
         // A node that asks itself sees the request first.
         while packet[20] != REPLY || packet[0] == 0 {
-            recv(fd.as_raw_fd(), &mut packet, MsgFlags::empty())?;
+            let received = recv(fd.as_raw_fd(), &mut packet, MsgFlags::empty());
+            // A command of the backend that ends is a signal.
+            if received != Err(Errno::EINTR) {
+                received?;
+            }
         }
         nix::Result::Ok(())
     });

@@ -7,7 +7,7 @@ use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{DesiredState, LocalSources};
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, XTABLES_WAIT, require_root};
 
 use crate::node::{Node, VIP, block_on, config, each_flavour, in_v6, many, web};
 
@@ -196,7 +196,8 @@ fn the_flavour_of_the_node_is_found() {
         };
         assert_eq!(detect().flavour(), Flavour::Nft, "with nothing to go by");
         let rule = "*filter\n-A INPUT -i lo -j ACCEPT\nCOMMIT";
-        let script = format!("printf '{rule}\\n' | iptables-{flavour}-restore --noflush");
+        let restore = format!("iptables-{flavour}-restore {XTABLES_WAIT} --noflush");
+        let script = format!("printf '{rule}\\n' | {restore}");
         node.must_run(&["sh", "-c", &script]);
         assert_eq!(detect().flavour(), flavour);
     });

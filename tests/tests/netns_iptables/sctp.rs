@@ -11,8 +11,8 @@ use nix::sys::socket::{
     socket,
 };
 use seaway_proxy_core::desired::{DesiredState, Frontend, FrontendKind, LocalSources, Protocol};
-use seaway_testbed::Netns;
 use seaway_testbed::peer::PATIENCE;
+use seaway_testbed::{Netns, uninterrupted};
 
 use crate::node::{Node, VIP, config, each_flavour, web};
 
@@ -40,7 +40,7 @@ fn ask(address: &str) -> io::Result<SocketAddr> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"?")?;
     let mut room = [0; 100];
-    let length = stream.read(&mut room)?;
+    let length = uninterrupted(|| stream.read(&mut room))?;
     let text = String::from_utf8_lossy(&room[..length]);
     text.parse().map_err(io::Error::other)
 }

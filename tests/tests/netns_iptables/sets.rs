@@ -2,13 +2,12 @@
 //! The kernel tells nobody of that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use seaway_proxy_core::desired::DesiredState;
 use seaway_testbed::peer::{PATIENCE, Protocol};
-use seaway_testbed::{Netns, wait_until};
+use seaway_testbed::{Netns, XTABLES_WAIT, uninterrupted, wait_until};
 
 use crate::dual::{VIP_V6, both, node};
 use crate::node::{Node, VIP, answers, each_flavour, names, web};
@@ -151,7 +150,7 @@ fn a_set_of_another_version_that_somebody_uses_stays_until_they_let_go() {
         }
         let rule = |n: &Node, action: &str| {
             let rule = "PREROUTING -m set --match-set SEAWAY-CLIENTS-x src -j ACCEPT";
-            let command = format!("iptables-{flavour} -t mangle {action} {rule}");
+            let command = format!("iptables-{flavour} {XTABLES_WAIT} -t mangle {action} {rule}");
             n.host.must_run(&["sh", "-c", &command]);
         };
         rule(&n, "-A");
@@ -170,7 +169,7 @@ fn a_set_of_another_version_that_somebody_uses_stays_until_they_let_go() {
         }
         rule(&n, "-D");
         // The kernel takes its time to let go of a rule.
-        wait_until(PATIENCE, "the set to go", || {
+        wait_until(Duration::from_secs(10), "the set to go", || {
             assert!(!n.sync(&desired));
             let left = others(&n);
             Ok(if left.is_empty() {
@@ -192,13 +191,7 @@ fn ask_from(i: u8) -> String {
     socket.connect(VIP).unwrap();
     socket.send(b"?").unwrap();
     let mut answer = [0; 100];
-    // Another test's program that ends is a signal.
-    let length = loop {
-        match socket.recv(&mut answer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            received => break received.unwrap(),
-        }
-    };
+    let length = uninterrupted(|| socket.recv(&mut answer)).unwrap();
     let text = String::from_utf8_lossy(&answer[..length]).into_owned();
     text.split(' ').next().unwrap().to_owned()
 }

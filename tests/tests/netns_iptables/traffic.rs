@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
 use seaway_proxy_core::desired::{self, LocalSources};
-use seaway_testbed::Netns;
 use seaway_testbed::peer::{Held, PATIENCE, Protocol};
+use seaway_testbed::{Netns, uninterrupted};
 
 use crate::node::{Node, OUTSIDE, VIP, answers, config, each_flavour, error_of, names, web};
 
@@ -174,7 +174,7 @@ fn large_requests_and_answers_pass() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut room = vec![0; DATAGRAM + 1];
-                let (length, from) = udp.recv_from(&mut room).unwrap();
+                let (length, from) = uninterrupted(|| udp.recv_from(&mut room)).unwrap();
                 udp.send_to(&room[..length], from).unwrap();
             });
             n.client.enter(|| {
@@ -186,7 +186,7 @@ fn large_requests_and_answers_pass() {
                     .collect();
                 socket.send(&sent).unwrap();
                 let mut got = vec![0; DATAGRAM + 1];
-                let length = socket.recv(&mut got).unwrap();
+                let length = uninterrupted(|| socket.recv(&mut got)).unwrap();
                 assert!(got[..length] == sent, "{length} bytes came back");
             });
         });

@@ -10,7 +10,7 @@ use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use seaway_testbed::fake_api::{FakeApi, SERVICES, SLICES};
 use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::require_root;
+use seaway_testbed::{XTABLES_WAIT, require_root};
 use serde_json::json;
 
 use crate::node::{API, Daemon, Node};
@@ -21,6 +21,9 @@ const IN_TIME: Duration = Duration::from_secs(30);
 /// Damage that follows another waits four times what the repair of that one took, seconds in
 /// a build that is not optimised.
 const AFTER_ANOTHER: Duration = Duration::from_mins(1);
+/// What changes no size of iptables-legacy's tables is seen by a digest alone, which waits 2000
+/// times what the last one took, on a busy machine as well. Less than [`Daemon::wait`] waits.
+const BY_DIGEST: Duration = Duration::from_secs(115);
 const METRICS: &str = "127.0.0.1:10249";
 
 /// A node with the daemon on it, and rules of somebody else.
@@ -46,7 +49,7 @@ impl Kept {
             api.apply(SLICES, crate::slice(&name, "10.244.0.5"));
         }
         let run = |words: &str| {
-            let words = format!("iptables-{flavour} {words}");
+            let words = format!("iptables-{flavour} {XTABLES_WAIT} {words}");
             node.netns.must_run(&words.split(' ').collect::<Vec<_>>());
         };
         // By this chain a kubelet tells which flavour it uses.
@@ -133,11 +136,10 @@ impl Kept {
     fn repairs_within(&self, limit: Duration, command: &str) {
         let (before, started) = (self.repaired(), Instant::now());
         self.damage(command);
-        let damaged = self.rules();
-        assert_ne!(damaged, self.rules, "{command}");
-        // Whoever flushes everything takes his own along; else they are as they were.
+        // Whoever flushes everything takes his own along; else they are as they were. Ours may
+        // be back before two programs have shown them: that they were lost is what is counted.
         let others = |rules: &[String]| rules.len() - ours(rules).len();
-        let left = others(&damaged);
+        let left = others(&self.rules());
         let is_repaired = || ours(&self.rules()) == ours(&self.rules);
         self.daemon.wait(command, is_repaired);
         assert_eq!(others(&self.rules()), left, "{command}");
@@ -169,19 +171,25 @@ fn ours(rules: &[String]) -> Vec<&String> {
 
 fn everything_is_repaired(flavour: &'static str, all: &str) {
     let kept = Kept::new(flavour, 3);
-    let ipt = format!("iptables-{flavour}");
+    let ipt = format!("iptables-{flavour} {XTABLES_WAIT}");
     let dnat = kept.rule("-j DNAT --to-destination 10.244.0.5:8080");
     kept.repairs(&format!("{ipt} -t nat -D {dnat}"));
     // Of the same size, so that no number of rules or bytes tells.
     let (chain, rest) = dnat.split_once(' ').unwrap();
     let other = rest.replace("10.244.0.5:8080", "10.244.0.6:8080");
-    kept.repairs(&format!("{ipt} -t nat -R {chain} 1 {other}"));
+    let in_time = if flavour == "legacy" {
+        BY_DIGEST
+    } else {
+        IN_TIME
+    };
+    kept.repairs_within(in_time, &format!("{ipt} -t nat -R {chain} 1 {other}"));
     kept.repairs(&format!("{ipt} -t nat -F SEAWAY-ADDRESSES"));
     let jump = format!("{ipt} -t nat -S OUTPUT | grep SEAWAY | head -1 | sed s/^-A/-D/");
     kept.repairs(&format!("eval {ipt} -t nat $({jump})"));
     kept.repairs(&format!("{ipt} -t filter -F SEAWAY-PROXY-FORWARD"));
     let dnat = kept.rule("-j DNAT --to-destination [fd00:244::5]:8080");
-    kept.repairs(&format!("ip6tables-{flavour} -t nat -D {dnat}"));
+    let of_ipv6 = format!("ip6tables-{flavour} {XTABLES_WAIT}");
+    kept.repairs(&format!("{of_ipv6} -t nat -D {dnat}"));
     assert_eq!(
         kept.daemon.said(&["WARN", "Repaired what somebody else"]),
         6
@@ -203,9 +211,11 @@ fn case_244_what_others_do_to_rules_of_nft_is_undone_and_counted() {
 #[test]
 fn case_244_what_others_do_to_rules_of_legacy_is_undone_and_counted() {
     if require_root() {
-        let flush =
-            "for t in nat filter; do iptables-legacy -t $t -F; iptables-legacy -t $t -X; done";
-        everything_is_repaired("legacy", flush);
+        // One program, which without `--noflush` takes chains along: between several that wait
+        // for a lock there would be time for a repair of a part.
+        let nothing = r"*nat\nCOMMIT\n*filter\nCOMMIT\n";
+        let flush = format!("printf '{nothing}' | iptables-legacy-restore {XTABLES_WAIT}");
+        everything_is_repaired("legacy", &flush);
     }
 }
 
@@ -237,14 +247,15 @@ fn nft(kept: &Kept) -> (std::process::Child, ChildStdin) {
     (child, stdin)
 }
 
-/// Lets `line` make a hundred transactions a second, for some seconds.
+/// Lets `line` make a hundred transactions a second, for some seconds. After a stall it does not
+/// catch up: that would be a burst.
 fn storm(kept: &Kept, line: &str) {
     const SECONDS: u32 = 4;
     let (mut child, mut stdin) = nft(kept);
-    let started = Instant::now();
-    for n in 1..=100 * SECONDS {
+    let mut next = Instant::now();
+    for _ in 0..100 * SECONDS {
         stdin.write_all(line.as_bytes()).unwrap();
-        let next = started + Duration::from_millis(10) * n;
+        next = (next + Duration::from_millis(10)).max(Instant::now());
         pass(next.saturating_duration_since(Instant::now()));
     }
     drop(stdin);
@@ -265,12 +276,17 @@ fn a_program_that_rewrites_its_rules_all_day_costs_little() {
         let share = share(&kept, || storm(&kept, line));
         writeln!(said, "{:.2} % of a CPU for {line}", share * 100.0).unwrap();
         assert!(share < 0.15, "{line}: {share}");
-        assert_eq!(looks(), 0, "{line}");
+        // One may be: what a stalled daemon has not taken from its socket in time is lost, and
+        // could have been about our rules.
+        assert!(looks() <= 1, "{line}: {}", looks());
     }
     // A fight over our own rules is not fought at any price.
     let ours = "add rule ip nat SEAWAY-SERVICES counter\n";
+    let (before, started) = (looks(), Instant::now());
     let share = share(&kept, || storm(&kept, ours));
-    assert!((1..=6).contains(&looks()), "{}", looks());
+    // A second apart; what is stalled takes longer.
+    let (found, most) = (looks() - before, started.elapsed().as_secs() + 2);
+    assert!((1..=most).contains(&found), "{found} of {most}");
     writeln!(said, "{:.2} % of a CPU for {ours}", share * 100.0).unwrap();
     assert!(share < 0.5, "{share}");
     std::io::stderr().write_all(&said).unwrap();
@@ -291,7 +307,7 @@ fn an_idle_daemon_with_its_watch_takes_no_cpu() {
         let kept = Kept::new(flavour, 1000);
         pass(Duration::from_secs(2));
         // What the start left to do may come into the first of them.
-        let mut shares = (0..5).map(|_| share(&kept, || pass(Duration::from_secs(seconds))));
+        let mut shares = (0..10).map(|_| share(&kept, || pass(Duration::from_secs(seconds))));
         let least = shares.find(|share| *share < 0.001);
         // The issue's number, in a build that is not optimised.
         let least = least.unwrap_or_else(|| panic!("{flavour}: takes CPU at idle"));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::node::{API, Node};
 use crate::pair::api_node;
+use seaway_testbed::XTABLES_WAIT;
 use seaway_testbed::fake_api::{FakeApi, NODES};
 
 /// Of the daemon, where somebody else's CNI runs.
@@ -19,7 +20,7 @@ pub(crate) const FLAGS: [&str; 4] = [
 pub(crate) fn node(flavour: &str) -> Node {
     let node = Node::new();
     // By this chain a kubelet tells which flavour it uses.
-    let hint = format!("iptables-{flavour} -t mangle -N KUBE-IPTABLES-HINT");
+    let hint = format!("iptables-{flavour} {XTABLES_WAIT} -t mangle -N KUBE-IPTABLES-HINT");
     node.netns.must_run(&["sh", "-c", &hint]);
     node.netns.ip("addr add fd00:30::11/64 dev eth0 nodad");
     node.netns.ip("addr add fd00:244::5/128 dev lo nodad");

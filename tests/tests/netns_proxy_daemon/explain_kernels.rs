@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use seaway_ebpf_abi::{Be32, SLOTS as SLOTS_MAP, Slot, SlotKey};
 use seaway_testbed::fake_api::{FakeApi, SERVICES, SLICES};
 use seaway_testbed::peer::Protocol;
-use seaway_testbed::require_root;
+use seaway_testbed::{XTABLES_WAIT, require_root};
 use serde_json::{Value, json};
 
 use crate::dual::{self, FLAGS};
@@ -115,7 +115,7 @@ impl Side {
     }
 
     fn run(&self, node: &Node, flavour: &str, rule: &str) {
-        let command = format!("{}-{flavour} -t nat {rule}", self.program);
+        let command = format!("{}-{flavour} {XTABLES_WAIT} -t nat {rule}", self.program);
         node.netns.must_run(&["sh", "-c", &command]);
     }
 

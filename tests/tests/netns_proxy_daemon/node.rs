@@ -1,17 +1,16 @@
 //! A node to run the daemon on, and the daemon.
 
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use seaway_testbed::{Cgroup2, Join, Netns, PrivateMounts, bin, wait_until};
+use seaway_testbed::{Cgroup2, Join, Netns, PrivateMounts, bin, wait_until, write_program};
 use serde_json::json;
 
 /// Only what never comes takes as long.
@@ -136,9 +135,7 @@ impl Node {
             real = real.trim(),
         );
         fs::create_dir(self.path("bin")).unwrap();
-        let file = self.path("bin/iptables-nft-restore");
-        fs::write(&file, script).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        write_program(&self.path("bin/iptables-nft-restore"), &script);
     }
 
     /// What the program has said.

@@ -57,12 +57,9 @@ fn on_a_cloud_that_drops_pod_addresses_it_stays_on_the_overlay_until_they_pass()
             .metric("seaway_pod_network_peer_routes{path=\"direct\"}")
             > 0.5
     );
-    assert_eq!(
-        pair.a()
-            .daemon
-            .said(&["Pod addresses pass without the overlay", "b/IPv4"]),
-        1
-    );
+    // More than once where a busy machine has lost answers meanwhile.
+    let words = ["Pod addresses pass without the overlay", "b/IPv4"];
+    assert!(pair.a().daemon.said(&words) >= 1);
     // The reserved address is what the node itself asks pods from.
     assert!(pair.a().route(TO_B).contains("src 10.244.0.1"));
 }
@@ -81,15 +78,13 @@ fn a_path_that_begins_to_drop_is_left_within_seconds_and_taken_again() {
     pair.a().wait_route(TO_B, OVERLAY);
     pair.b().wait_route("10.244.0.0/24", "dev seaway.vx");
     let took = broken.elapsed();
-    // Nine, and what a machine adds on which others kill daemons.
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    // Nine, and what a machine adds on which others kill daemons; less than the 30 s from one
+    // attempt to leave the overlay to the next.
+    assert!(took < Duration::from_secs(29), "{took:?}");
     pair.assert_reaches(POD_B);
-    assert_eq!(
-        pair.a()
-            .daemon
-            .said(&["WARN", "Pod addresses do not pass any more", "b/IPv4"]),
-        1
-    );
+    // A busy machine may have lost answers before that as well.
+    let words = ["WARN", "Pod addresses do not pass any more", "b/IPv4"];
+    assert!(pair.a().daemon.said(&words) >= 1);
     pass_pod_addresses(&pair.fabric);
     poke(&pair, 1400);
     pair.a().wait_route(TO_B, DIRECT);

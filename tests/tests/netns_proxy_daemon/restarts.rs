@@ -1,14 +1,13 @@
 //! What ends and begins again: the daemon, the API server, pods, the first round.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use seaway_testbed::fake_api::{FakeApi, NODES, SERVICES, SLICES};
 use seaway_testbed::peer::{Held, PATIENCE, Protocol};
-use seaway_testbed::require_root;
+use seaway_testbed::{require_root, write_program};
 use serde_json::{Value, json};
 
 use crate::node::{API, Node};
@@ -147,15 +146,15 @@ fn a_first_round_that_fails_is_tried_again_soon() {
         real.trim(),
     );
     fs::create_dir(node.path("bin")).unwrap();
-    let program = node.path("bin/iptables-nft-restore");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    write_program(&node.path("bin/iptables-nft-restore"), &script);
     let started = Instant::now();
     let daemon = node.start_with("iptables", &["--pod-network", "off"]);
     daemon.wait_said(&["Programmed all Services"]);
     assert!(node.path("failed").exists(), "nothing has failed");
     assert!(node.has_rule("10.244.0.5:8080"), "{:?}", node.rules());
-    assert!(started.elapsed() < Duration::from_secs(15));
+    // A second or two, and what a busy machine adds.
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(28), "{took:?}");
 }
 
 /// Case 249: with kube-proxy's pace, 100 changes in a second share two rounds or three.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use seaway_testbed::fake_api::{FakeApi, SERVICES, SLICES};
 use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::require_root;
+use seaway_testbed::{XTABLES_WAIT, require_root};
 use serde_json::json;
 
 use crate::dual::{self, FLAGS};
@@ -186,7 +186,7 @@ fn destroyed_sets_come_back(flavour: &str) {
     daemon.signal(Signal::SIGSTOP);
     sticky.sh(&format!(
         "set -e; for program in iptables ip6tables; do \
-         $program-{flavour} -t nat -F; $program-{flavour} -t nat -X; done; \
+         nat=\"$program-{flavour} {XTABLES_WAIT} -t nat\"; $nat -F; $nat -X; done; \
          for try in $(seq 100); do ipset destroy && exit; sleep 0.05; done; exit 1"
     ));
     assert_eq!(sticky.sets(), [""; 0]);

@@ -6,7 +6,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use seaway_testbed::fake_api::{FakeApi, NODES};
 use seaway_testbed::peer::Protocol;
-use seaway_testbed::{bin, require_root};
+use seaway_testbed::{XTABLES_WAIT, bin, require_root};
 
 use crate::load::Load;
 use crate::node::{API, Node};
@@ -65,9 +65,9 @@ fn a_switch_of_flavours_refuses_nobody_and_leaves_nothing() {
     let _api = filled(&node);
     // By this chain a kubelet tells which flavour it uses.
     let hint = |flavour: &str, what: &str| {
-        let program = format!("iptables-{flavour}");
-        node.netns
-            .must_run(&[&program, "-t", "mangle", what, "KUBE-IPTABLES-HINT"]);
+        let program = format!("iptables-{flavour} {XTABLES_WAIT}");
+        let words = format!("{program} -t mangle {what} KUBE-IPTABLES-HINT");
+        node.netns.must_run(&words.split(' ').collect::<Vec<_>>());
     };
     hint("nft", "-N");
     let mut daemon = node.start_with("iptables", &FLAGS);

@@ -5,7 +5,7 @@
 use std::fs;
 
 use seaway_testbed::peer::Protocol;
-use seaway_testbed::{Netns, require_root};
+use seaway_testbed::{Netns, XTABLES_WAIT, require_root};
 
 use crate::fill;
 use crate::load::Load;
@@ -98,7 +98,7 @@ fn restore(node: &Node, program: &str, rules: &str) {
     fs::write(&file, rules).unwrap();
     let program = format!("{program}-restore");
     let file = file.to_str().unwrap();
-    let words = [program.as_str(), "--noflush", "--wait=10", file];
+    let words = [program.as_str(), "--noflush", XTABLES_WAIT, file];
     node.netns.must_run(&words);
 }
 

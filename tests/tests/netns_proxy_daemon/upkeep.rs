@@ -2,14 +2,13 @@
 //! oracles are packets.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use seaway_testbed::peer::Protocol::Tcp;
 use seaway_testbed::peer::Server;
-use seaway_testbed::{Netns, bin, connect, wait_until};
+use seaway_testbed::{Netns, bin, connect, wait_until, write_program};
 use serde_json::{Value, json};
 
 use crate::node::{API, CONF, Daemon, Node};
@@ -81,8 +80,7 @@ fn counted(node: &Node, plugin: &Path) -> PathBuf {
         list.display()
     );
     let wrapper = node.path("seaway-cni");
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&wrapper, &script);
     wrapper
 }
 

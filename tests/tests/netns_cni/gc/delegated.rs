@@ -1,9 +1,8 @@
 //! GC of attachments whose addresses other plugins have given: those learn of each by a DEL.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use seaway_testbed::{Netns, require_root, skip};
+use seaway_testbed::{Netns, require_root, skip, write_program};
 use serde_json::{Value, json};
 
 use super::gc;
@@ -42,9 +41,7 @@ impl Other {
         let mut node = delegated(json!({"type": "other-ipam"}));
         let dir = node.dir.path().join("bin");
         std::fs::create_dir(&dir).unwrap();
-        let program = dir.join("other-ipam");
-        std::fs::write(&program, SCRIPT).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&dir.join("other-ipam"), SCRIPT);
         node.cni_path.clone_from(&dir);
         Self { node, dir }
     }

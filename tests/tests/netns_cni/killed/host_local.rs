@@ -1,10 +1,9 @@
 //! The same with the addresses of the reference plugin `host-local`, which `cargo xtask setup`
 //! builds: killed are we, or it while we wait for it.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use seaway_testbed::{require_root, skip, strace_is_missing};
+use seaway_testbed::{require_root, skip, strace_is_missing, write_program};
 use serde_json::json;
 
 use super::Victim;
@@ -80,9 +79,7 @@ fn write_script(node: &mut Node) {
     std::fs::create_dir(&dir).unwrap();
     let program = node.cni_path.join("host-local");
     let script = SCRIPT.replace("PROGRAM", program.to_str().unwrap());
-    let path = dir.join("host-local");
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&dir.join("host-local"), &script);
     node.cni_path = dir;
 }
 

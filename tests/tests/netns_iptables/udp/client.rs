@@ -4,7 +4,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use seaway_testbed::Netns;
+use seaway_testbed::{Netns, uninterrupted};
 
 const TRIES: usize = 3;
 
@@ -41,14 +41,7 @@ impl Client {
         let asked = || {
             self.0.send(b"who?")?;
             let mut room = [0; 100];
-            // A command of the backend that ends is a signal, and a wait with a timeout is
-            // not taken up again by itself after one.
-            let length = loop {
-                match self.0.recv(&mut room) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    received => break received?,
-                }
-            };
+            let length = uninterrupted(|| self.0.recv(&mut room))?;
             Ok(String::from_utf8_lossy(&room[..length]).into_owned())
         };
         let asked: io::Result<String> = asked();

@@ -1,7 +1,7 @@
 //! A rule that somebody has altered by hand is named, with the daemon and without.
 
 use nix::sys::signal::Signal;
-use seaway_testbed::require_root;
+use seaway_testbed::{XTABLES_WAIT, require_root};
 use serde_json::{Value, json};
 
 use super::{check, explain, filled, status};
@@ -23,9 +23,13 @@ fn rule(node: &Node, part: &str) -> String {
     rule.to_owned()
 }
 
+fn alter(node: &Node, change: &str) {
+    let command = format!("iptables {XTABLES_WAIT} -t nat {change}");
+    node.netns.must_run(&["sh", "-c", &command]);
+}
+
 fn delete(node: &Node, rule: &str) {
-    let delete = format!("iptables -t nat {}", rule.replacen("-A ", "-D ", 1));
-    node.netns.must_run(&["sh", "-c", &delete]);
+    alter(node, &rule.replacen("-A ", "-D ", 1));
 }
 
 #[test]
@@ -88,8 +92,7 @@ fn a_rule_altered_by_hand_is_named_with_a_daemon_and_without() {
     assert_eq!(code, 0, "{text} {said}");
     // A changed one, back in its place.
     let other = lost.replace("10.244.0.5:8080", "10.244.0.9:8080");
-    node.netns
-        .must_run(&["sh", "-c", &format!("iptables -t nat {other}")]);
+    alter(&node, &other);
     let (code, text, _) = explain(&node, "iptables", &["10.96.0.1:80"]);
     assert_eq!(code, 1, "{text}");
     check(&text, &["different", "wanted ", &lost, "found ", &other]);

@@ -1,13 +1,12 @@
 //! A node whose daemon and programs can be killed at any write, and what the kernel holds.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use seaway_testbed::fake_api::FakeApi;
 use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::wait_until;
+use seaway_testbed::{wait_until, write_program};
 
 use super::flows::{self, Flows, MOVED};
 use super::points::Point;
@@ -74,9 +73,7 @@ impl Mortal {
                 .replace("@folder@", &folder.display().to_string())
                 .replace("@name@", &program)
                 .replace("@real@", real.trim());
-            let file = folder.join(program);
-            fs::write(&file, script).unwrap();
-            fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+            write_program(&folder.join(program), &script);
         }
     }
 

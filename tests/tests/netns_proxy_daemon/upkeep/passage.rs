@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use seaway_testbed::peer::Protocol::Tcp;
-use seaway_testbed::{Netns, require_root, wait_until};
+use seaway_testbed::{Netns, XTABLES_WAIT, require_root, wait_until};
 
 use super::{IN_TIME, Kept};
 
@@ -34,12 +34,14 @@ fn case_64_forward_lets_pods_through_again_while_the_daemon_runs() {
     kept.daemon.wait("both repairs in the metric", counted);
 
     // The other flavour notifies nobody, and is looked at now and then once it is in use.
-    let legacy = &["iptables-legacy", "-P", "FORWARD", "DROP"];
-    let has_legacy = kept.node.netns.run(legacy).status.success();
+    let policy = ["iptables-legacy", XTABLES_WAIT, "-P", "FORWARD", "DROP"];
+    let flush = ["iptables-legacy", XTABLES_WAIT, "-F", "FORWARD"];
+    let show = ["iptables-legacy", XTABLES_WAIT, "-S", "FORWARD"];
+    let has_legacy = kept.node.netns.run(&policy).status.success();
     if has_legacy {
-        for words in [&legacy[..], &["iptables-legacy", "-F", "FORWARD"]] {
+        for words in [&policy[..], &flush[..]] {
             run(words);
-            let accepts = || run(&["iptables-legacy", "-S", "FORWARD"]).contains("seaway: to pods");
+            let accepts = || run(&show).contains("seaway: to pods");
             kept.daemon.wait("the accepts of iptables-legacy", accepts);
             assert_eq!(a.ask_tcp(&to).unwrap(), "b");
         }
@@ -48,7 +50,8 @@ fn case_64_forward_lets_pods_through_again_while_the_daemon_runs() {
     kept.node.cleanup();
     let both = ["iptables-nft", "iptables-legacy"];
     for program in &both[..=usize::from(has_legacy)] {
-        let left = kept.node.netns.must_run(&[program, "-S", "FORWARD"]);
+        let words = [*program, XTABLES_WAIT, "-S", "FORWARD"];
+        let left = kept.node.netns.must_run(&words);
         assert_eq!(left, "-P FORWARD DROP\n", "{program}");
     }
 }
@@ -85,8 +88,7 @@ fn flushed_routes_to_pods_come_back_while_the_daemon_runs() {
     kept.daemon.wait("the repairs in the metric", counted);
 
     // A pod that comes and goes is no loss.
-    let is_called = || {
-        let before = kept.calls("repair");
+    let is_called_since = |before: usize| {
         let more = || {
             Ok((kept.calls("repair") > before)
                 .then_some(())
@@ -94,9 +96,17 @@ fn flushed_routes_to_pods_come_back_while_the_daemon_runs() {
         };
         wait_until(Duration::from_secs(1), "a repair", more).is_ok()
     };
-    kept.daemon.wait("quiet", || !is_called());
-    let c = Netns::new("c");
-    kept.add("c", &c, None);
-    kept.del("c");
-    assert!(!is_called(), "{}", kept.daemon.log());
+    // One of three is enough: the sweep of each minute repairs as well, and so does a link that
+    // was heard to go down and waits too long for a busy kernel to remove it. What is taken for
+    // a loss is one each time.
+    let is_quiet = (0..3).any(|_| {
+        let quiet = || !is_called_since(kept.calls("repair"));
+        kept.daemon.wait("quiet", quiet);
+        let c = Netns::new("c");
+        kept.add("c", &c, None);
+        let before = kept.calls("repair");
+        kept.del("c");
+        !is_called_since(before)
+    });
+    assert!(is_quiet, "{}", kept.daemon.log());
 }
