@@ -130,12 +130,13 @@ fn act(verb: Verb) -> Result<ExitCode, Failure> {
 async fn configured(
     args: &mut RunArgs,
 ) -> Result<(Config, kube::Config, Option<Followed>), Failure> {
-    let followed = args.take_file().map_err(Failure::Usage)?;
     let host_name = nix::unistd::gethostname()
         .context("read the host name")
         .map_err(Failure::Run)?;
+    let host_name = host_name.to_string_lossy();
+    let followed = args.take_file(&host_name).map_err(Failure::Usage)?;
     let config = args
-        .config(&host_name.to_string_lossy())
+        .config(&host_name)
         .map_err(|error| Failure::Usage(error.into()))?;
     let kube = kube_config(args).await.map_err(Failure::Usage)?;
     Ok((config, kube, followed))
@@ -200,10 +201,16 @@ async fn until_stopped(
     }
     info!("Stopping; what is in the kernel stays");
     shutdown.cancel();
-    tokio::select! {
-        result = running => result.and(outcome),
-        _ = term.recv() => Err(anyhow!("told to stop a second time")),
-        _ = int.recv() => Err(anyhow!("told to stop a second time")),
+    // Whoever has not been told by a signal has not been told twice by the first.
+    let mut told = outcome.is_ok();
+    loop {
+        tokio::select! {
+            result = &mut running => return result.and(outcome),
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        anyhow::ensure!(!told, "told to stop a second time");
+        told = true;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Told to stop while it writes: once, and twice.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use seaway_testbed::fake_api::FakeApi;
@@ -46,4 +47,30 @@ fn told_to_stop_twice_it_ends_at_once() {
     daemon.signal(Signal::SIGTERM);
     daemon.wait_said(&["Stopping"]);
     assert_eq!(daemon.terminate().code(), Some(1));
+}
+
+#[test]
+fn a_signal_while_it_ends_for_another_file_is_no_second_one() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let file = node.path("kube-proxy.conf");
+    let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+    fs::write(&file, head).unwrap();
+    let flags = ["--config", file.to_str().unwrap(), "--pod-network", "off"];
+    let mut daemon = node.start_with("iptables", &flags);
+    daemon.wait("a transaction", || node.path("started").exists());
+    fs::write(&file, format!("{head}conntrack: {{ udpTimeout: 9s }}\n")).unwrap();
+    daemon.wait_said(&["Stopping"]);
+    daemon.signal(Signal::SIGTERM);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(daemon.lives(), "{}", daemon.log());
+    fs::write(node.path("go"), "").unwrap();
+    daemon.wait_said(&["Ending", "kube-proxy.conf says something else"]);
+    assert_eq!(daemon.ended().code(), Some(1));
+    assert!(node.has_rule("10.96.0.1"));
 }

@@ -51,7 +51,7 @@ impl RunArgs {
     ///
     /// # Errors
     /// The file cannot be read, or something in it is wrong.
-    pub(crate) fn take_file(&mut self) -> anyhow::Result<Option<Followed>> {
+    pub(crate) fn take_file(&mut self, host_name: &str) -> anyhow::Result<Option<Followed>> {
         let Some(path) = self.config.clone() else {
             return Ok(None);
         };
@@ -62,11 +62,12 @@ impl RunArgs {
             let config_file::Ignored { field, value, why } = ignored;
             warn!(file = %path.display(), field, value, why, "Configuration without effect");
         }
+        let flags = self.clone();
         self.lay_over(file.clone());
-        Ok(Some(Followed::new(path, file)))
+        Ok(Some(Followed::new(path, file, flags, host_name)))
     }
 
-    pub(super) fn lay_over(&mut self, file: ConfigFile) {
+    pub(crate) fn lay_over(&mut self, file: ConfigFile) {
         let mut given = std::mem::take(&mut self.given);
         let mut silent = |flag: &str| given.insert(flag.to_owned());
         /// A flag that has not been given has the file's value, if there is one.

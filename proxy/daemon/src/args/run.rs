@@ -12,7 +12,7 @@ use super::{
 use crate::config::{Config, PodNetworkConfig, ServiceProxy, ServicesConfig};
 
 /// `run`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// A KubeProxyConfiguration, in YAML or JSON
     ///

@@ -18,7 +18,7 @@ fn with_file(flags: &str, body: &str) -> Config {
     let Verb::Run(mut args) = Cli::read(words.map(Into::into)).unwrap().verb else {
         panic!("not run")
     };
-    args.take_file().unwrap();
+    args.take_file("host").unwrap();
     args.config("host").unwrap()
 }
 
