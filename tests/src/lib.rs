@@ -47,4 +47,4 @@ pub use privilege::{require_root, skip, strace_is_missing};
 pub use program::write_program;
 pub use topology::{Network, Topology};
 pub use uts::uts_namespace;
-pub use wait::{XTABLES_WAIT, short_or_long, uninterrupted, wait_until};
+pub use wait::{XTABLES_WAIT, once_more, short_or_long, uninterrupted, wait_until};

@@ -1,5 +1,6 @@
 //! Network namespaces of a test's own.
 
+mod counted;
 mod iproute;
 mod settle;
 

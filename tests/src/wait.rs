@@ -1,6 +1,6 @@
 //! Waiting for something that can only be looked at.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -60,6 +60,14 @@ pub fn short_or_long<T>(short: T, long: T) -> T {
     } else {
         short
     }
+}
+
+/// Says that something is tried again, also where that goes well: libtest keeps what a test that
+/// passes has printed to itself.
+pub fn once_more(why: &str) {
+    let line = format!("once more: {why}\n");
+    // A terminal that went away is no reason to fail.
+    io::stderr().lock().write_all(line.as_bytes()).ok();
 }
 
 #[cfg(test)]

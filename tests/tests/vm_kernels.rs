@@ -8,10 +8,13 @@
 use std::time::Duration;
 
 use seaway_testbed::vm::{self, Kernel, Outcome, Payload, Report};
-use seaway_testbed::{require_root, short_or_long, skip};
+use seaway_testbed::{once_more, require_root, short_or_long, skip};
 
 /// Software emulation is slow, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_mins(50);
+
+/// More suites that fail are no accident.
+const MOST_AGAIN: usize = 3;
 
 /// Suites that are not run, and why.
 const SUITES_LEFT_OUT: [(&str, &str); 5] = [
@@ -184,14 +187,13 @@ fn kernel_suites_and_demo(kernel: Kernel) {
         skip(&reason);
         return;
     }
-    let failed = failing(kernel, chosen);
-    // Waiting that ended too early beside another machine; one of our faults does it again.
-    let failed = if failed.is_empty() {
-        failed
-    } else {
-        eprintln!("{kernel:?}: once more: {failed:?}");
-        failing(kernel, |suite| failed.iter().any(|name| name == suite))
-    };
+    let mut failed = failing(kernel, chosen);
+    // Waiting that ended too early beside another machine; one of our faults does it again, but
+    // for one that takes what an earlier suite has left behind.
+    if (1..=MOST_AGAIN).contains(&failed.len()) {
+        once_more(&format!("{kernel:?}: {failed:?}"));
+        failed = failing(kernel, |suite| failed.iter().any(|name| name == suite));
+    }
     assert!(failed.is_empty(), "failed: {failed:?}");
 }
 

@@ -92,7 +92,7 @@ const FULL: Effort = Effort {
     calls: 7,
     burst: 64,
     churn: 250,
-    // One differs from the next by two times, and this makes it a tenth.
+    // One differs from the next by up to three times, and this makes it a tenth.
     connections: 25,
     packets: Duration::from_millis(50),
 };

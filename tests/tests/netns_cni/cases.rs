@@ -195,10 +195,11 @@ fn case_66_a_reused_address_works_at_once() {
     for n in 0..5 {
         let (id, pod) = (format!("c{n}"), Netns::new("pod"));
         node.add(&id, &pod);
-        // The pod itself says that nobody listens there, within two seconds: a first packet
-        // that is lost is sent again in these.
+        // The pod itself says that nobody listens there, at the first packet.
+        let before = client.repeated_syns();
         let refused = client.ask_tcp("10.244.1.50:9").unwrap_err().kind();
         assert_eq!(refused, std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(client.repeated_syns(), before);
         node.del(&id, pod_path(&pod));
     }
 }

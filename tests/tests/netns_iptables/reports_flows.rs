@@ -11,7 +11,7 @@ use seaway_testbed::peer::{Held, PATIENCE};
 use seaway_testbed::require_root;
 
 use crate::flows::World;
-use crate::reports_tcp::{dial, repeated_syns};
+use crate::reports_tcp::dial;
 
 const CLUSTER_IP: &str = "172.30.0.41:80";
 const NODE_PORT: &str = "192.168.0.2:30001";
@@ -191,10 +191,10 @@ fn r7_the_node_reaches_a_remote_pod_by_its_node_port_at_the_first_packet() {
     }
     let case = Case::new(Family::V4, BOTH, "t1");
     let node = &case.world.node;
-    let before = repeated_syns(node);
+    let before = node.repeated_syns();
     for n in 0..100 {
         assert_eq!(node.ask_tcp(NODE_PORT).unwrap(), "t1");
-        assert_eq!(repeated_syns(node), before, "connection {n}");
+        assert_eq!(node.repeated_syns(), before, "connection {n}");
     }
 }
 

@@ -69,7 +69,7 @@ fn only(pod: usize) -> DesiredState {
 
 #[track_caller]
 fn reaches(n: &Node, name: &str) -> TcpStream {
-    let before = repeated_syns(&n.client);
+    let before = n.client.repeated_syns();
     // The client's own kernel gives the port out again when a second has passed.
     let dialed = wait_until(PATIENCE, "the port", || {
         let start = Instant::now();
@@ -84,7 +84,7 @@ fn reaches(n: &Node, name: &str) -> TcpStream {
     let (took, stream, greeting) = dialed.unwrap();
     assert!(greeting.starts_with(name), "{greeting}");
     // One that meets what is left of an earlier connection is sent again within milliseconds.
-    let repeated = repeated_syns(&n.client) - before;
+    let repeated = n.client.repeated_syns() - before;
     assert!(repeated == 0 || took < A_SECOND, "{repeated}, {took:?}");
     stream
 }
@@ -166,28 +166,6 @@ fn checksum(bytes: &[u8]) -> u16 {
     !u16::try_from(sum).unwrap()
 }
 
-/// What a namespace has counted under `name`, in this group of this file of `/proc/net`.
-fn counted(netns: &Netns, file: &str, group: &str, name: &str) -> u64 {
-    let path = format!("/proc/thread-self/net/{file}");
-    let text = netns.enter(|| std::fs::read_to_string(path).unwrap());
-    let mut lines = text.lines().filter(|line| line.starts_with(group));
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let mut pairs = names.split(' ').zip(values.split(' '));
-    pairs
-        .find_map(|(key, value)| (key == name).then(|| value.parse().unwrap()))
-        .unwrap()
-}
-
-/// Segments with RST that a namespace has sent.
-fn resets(netns: &Netns) -> u64 {
-    counted(netns, "snmp", "Tcp:", "OutRsts")
-}
-
-/// First packets that a namespace has sent again.
-pub(crate) fn repeated_syns(netns: &Netns) -> u64 {
-    counted(netns, "netstat", "TcpExt:", "TCPSynRetrans")
-}
-
 /// In each place where an untranslated reply may end: at the pod that is the client, at the
 /// node as the client, and at the node that stands in for somebody outside.
 #[test]
@@ -200,13 +178,13 @@ fn r1_a_segment_outside_of_the_window_resets_nothing() {
             let address = address.parse().unwrap();
             let mut held = client.enter(|| Held::open(address, PATIENCE)).unwrap();
             held.check().unwrap();
-            let before = resets(&n.client) + resets(&n.host) + resets(&n.outside);
+            let before = n.client.resets() + n.host.resets() + n.outside.resets();
             let std::net::SocketAddr::V4(seen) = held.answer.client else {
                 panic!("{:?}", held.answer);
             };
             stray(&n.pods[0], "10.244.0.2:8080".parse().unwrap(), seen);
             held.check().expect("the connection goes on");
-            let after = resets(&n.client) + resets(&n.host) + resets(&n.outside);
+            let after = n.client.resets() + n.host.resets() + n.outside.resets();
             assert_eq!(after, before, "{address} from {}", client.name());
         }
     });

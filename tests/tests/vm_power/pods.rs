@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use seaway_testbed::vm::{self, Init, Kernel, Machine, Payload, Running};
-use seaway_testbed::{require_root, skip};
+use seaway_testbed::{once_more, require_root, skip};
 
 use super::PATIENCE;
 
@@ -79,7 +79,7 @@ fn case_65_pods_come_back_after_power_cuts() {
         // The emulation of two processors does that to a kernel; one of our faults does it again.
         let is_final = repetitions == 0 || died.contains("@@power failed");
         assert!(!is_final, "{died}");
-        eprintln!("once more, since {died}");
+        once_more(&died);
         repetitions -= 1;
     }
 }

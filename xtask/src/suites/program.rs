@@ -20,6 +20,9 @@ use crate::tally::Tally;
 /// Longer than any suite takes; a program that is not done by then hangs.
 const LIMIT: Duration = Duration::from_mins(75);
 
+/// libtest's exit status when it has told of failed tests.
+const FAILED_TESTS: i32 = 101;
+
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {
     pub(super) package: String,
@@ -31,6 +34,8 @@ pub(super) struct Program {
 pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) success: bool,
+    /// It did not come to its end: what it has not named was not judged.
+    pub(super) died: bool,
     /// Of every test that was named, by its path.
     pub(super) verdicts: Vec<(String, Verdict)>,
 }
@@ -67,7 +72,8 @@ impl Program {
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
         let stdout = child.stdout.take().expect("its output was asked for");
         let mut report = Report::new(&skip_log);
-        if !follow(&name, stdout, &mut report) {
+        let in_time = follow(&name, stdout, &mut report);
+        if !in_time {
             eprintln!(
                 "{name} has not ended after {} s; it is killed",
                 LIMIT.as_secs()
@@ -75,6 +81,8 @@ impl Program {
             child.kill().with_context(|| format!("kill {name}"))?;
         }
         let status = child.wait().with_context(|| format!("wait for {name}"))?;
+        let judged =
+            status.success() || (report.tally.failed > 0 && status.code() == Some(FAILED_TESTS));
         if !status.success() && report.tally.failed == 0 {
             // Died without a word of its own, by a signal for example.
             eprintln!("{name}: {status}");
@@ -85,6 +93,7 @@ impl Program {
         Ok(Outcome {
             tally,
             success: status.success(),
+            died: !in_time || !judged,
             verdicts,
         })
     }
