@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use seaway_testbed::fake_api::FakeApi;
-use seaway_testbed::require_root;
+use seaway_testbed::{require_root, wait_until};
 
 use crate::fill;
 use crate::node::{API, Node};
@@ -67,8 +67,10 @@ fn a_signal_while_it_ends_for_another_file_is_no_second_one() {
     fs::write(&file, format!("{head}conntrack: {{ udpTimeout: 9s }}\n")).unwrap();
     daemon.wait_said(&["Stopping"]);
     daemon.signal(Signal::SIGTERM);
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(daemon.lives(), "{}", daemon.log());
+    let ended = wait_until(Duration::from_millis(300), "its end", || {
+        Ok((!daemon.lives()).then_some(()).ok_or_else(String::new))
+    });
+    assert!(ended.is_err(), "{}", daemon.log());
     fs::write(node.path("go"), "").unwrap();
     daemon.wait_said(&["Ending", "kube-proxy.conf says something else"]);
     assert_eq!(daemon.ended().code(), Some(1));
