@@ -150,3 +150,15 @@ fn differences_are_paired_by_place() {
         [(Deviation::Order, None, None)]
     );
 }
+
+#[test]
+fn what_is_not_programmed_is_told_by_kind_object_field_and_reason() {
+    let left = Left {
+        kind: "Service".to_owned(),
+        object: "default/web".to_owned(),
+        field: "spec.ports[0].port".to_owned(),
+        reason: "another Service has it".to_owned(),
+    };
+    let told = "Service default/web: spec.ports[0].port: another Service has it";
+    assert_eq!(left.to_string(), told);
+}

@@ -128,3 +128,37 @@ fn a_bad_object_hurts_no_other() {
     assert_eq!(addresses(&model, "good"), ["10.0.0.1"]);
     assert_eq!(model.skipped().count(), 2);
 }
+
+/// One with an endpoint on this node.
+fn on_node(name: &str, node: &str) -> EndpointSlice {
+    let mut slice = slice(name, "web", "10.0.0.1");
+    for endpoint in slice.endpoints.iter_mut().flatten() {
+        endpoint.node_name = Some(node.to_owned());
+    }
+    slice
+}
+
+fn node_name(model: &Model, slice: usize) -> Arc<str> {
+    let mut slices = model.slices_of(&key("web"));
+    slices.nth(slice).unwrap().endpoints[0]
+        .node_name
+        .clone()
+        .unwrap()
+}
+
+#[test]
+fn a_nodes_name_is_in_memory_once_and_goes_with_the_last_that_has_it() {
+    let mut model = Model::new();
+    model.apply_slice(&on_node("a", "n1"));
+    model.apply_slice(&on_node("b", "n1"));
+    assert!(Arc::ptr_eq(&node_name(&model, 0), &node_name(&model, 1)));
+
+    // One node after the other has the endpoint, and 64 names may be kept for nobody.
+    for n in 0..200 {
+        model.apply_slice(&on_node("a", &format!("other-{n}")));
+        assert!(model.nodes.all.len() <= 70, "{n}: {:?}", model.nodes.all);
+    }
+    // As long as it is in use it stays the one that all share.
+    model.apply_slice(&on_node("a", "n1"));
+    assert!(Arc::ptr_eq(&node_name(&model, 0), &node_name(&model, 1)));
+}
