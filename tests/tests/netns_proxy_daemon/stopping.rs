@@ -8,7 +8,17 @@ use seaway_testbed::fake_api::FakeApi;
 use seaway_testbed::{require_root, wait_until};
 
 use crate::fill;
-use crate::node::{API, Node};
+use crate::node::{API, Daemon, Node};
+
+/// A daemon in the midst of a transaction that goes on when there is a file `go`.
+fn writing(node: &Node, start: impl FnOnce() -> Daemon) -> (FakeApi, Daemon) {
+    node.hold_restore();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let daemon = start();
+    daemon.wait("a transaction", || node.path("started").exists());
+    (api, daemon)
+}
 
 #[test]
 fn told_to_stop_it_finishes_what_it_writes() {
@@ -16,11 +26,7 @@ fn told_to_stop_it_finishes_what_it_writes() {
         return;
     }
     let node = Node::new();
-    node.hold_restore();
-    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
-    fill(&api);
-    let mut daemon = node.start("iptables");
-    daemon.wait("a transaction", || node.path("started").exists());
+    let (_api, mut daemon) = writing(&node, || node.start("iptables"));
     daemon.signal(Signal::SIGTERM);
     daemon.wait_said(&["Stopping"]);
     assert!(
@@ -39,11 +45,7 @@ fn told_to_stop_twice_it_ends_at_once() {
         return;
     }
     let node = Node::new();
-    node.hold_restore();
-    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
-    fill(&api);
-    let daemon = node.start("iptables");
-    daemon.wait("a transaction", || node.path("started").exists());
+    let (_api, daemon) = writing(&node, || node.start("iptables"));
     daemon.signal(Signal::SIGTERM);
     daemon.wait_said(&["Stopping"]);
     assert_eq!(daemon.terminate().code(), Some(1));
@@ -55,15 +57,11 @@ fn a_signal_while_it_ends_for_another_file_is_no_second_one() {
         return;
     }
     let node = Node::new();
-    node.hold_restore();
-    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
-    fill(&api);
     let file = node.path("kube-proxy.conf");
     let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
     fs::write(&file, head).unwrap();
     let flags = ["--config", file.to_str().unwrap(), "--pod-network", "off"];
-    let mut daemon = node.start_with("iptables", &flags);
-    daemon.wait("a transaction", || node.path("started").exists());
+    let (_api, mut daemon) = writing(&node, || node.start_with("iptables", &flags));
     fs::write(&file, format!("{head}conntrack: {{ udpTimeout: 9s }}\n")).unwrap();
     daemon.wait_said(&["Stopping"]);
     daemon.signal(Signal::SIGTERM);

@@ -70,29 +70,33 @@ impl Followed {
 
     fn look(&mut self, text: io::Result<String>) -> Look {
         let before = self.seen.take();
-        let now = match text.map_err(anyhow::Error::from) {
-            Ok(text) => read(&self.file, &text).map_err(anyhow::Error::from),
-            Err(error) => Err(error),
+        let now = match self.read(text) {
+            Ok(now) => now,
+            Err(error) => return Look::Bad(format!("{error:#}")),
         };
-        match now {
-            Ok((now, _)) if now == self.taken => Look::Same,
-            Ok((now, _)) if before.as_ref() == Some(&now) => match self.try_on(now) {
-                Ok(()) => Look::Other,
-                Err(error) => Look::Bad(format!("{error:#}")),
-            },
-            Ok((now, _)) => {
-                self.seen = Some(now);
-                Look::Moving
-            }
+        if now == self.taken {
+            return Look::Same;
+        }
+        let is_settled = before.as_ref() == Some(&now);
+        let now = self.seen.insert(now).clone();
+        if !is_settled {
+            return Look::Moving;
+        }
+        match self.try_on(now) {
+            Ok(()) => Look::Other,
             Err(error) => Look::Bad(format!("{error:#}")),
         }
     }
 
+    fn read(&self, text: io::Result<String>) -> anyhow::Result<ConfigFile> {
+        let (file, _) = read(&self.file, &text?)?;
+        Ok(file)
+    }
+
     /// What may be right by itself has to fit the flags, and what it names has to be there.
-    fn try_on(&mut self, now: ConfigFile) -> anyhow::Result<()> {
+    fn try_on(&self, now: ConfigFile) -> anyhow::Result<()> {
         let mut args = self.flags.clone();
-        args.lay_over(now.clone());
-        self.seen = Some(now);
+        args.lay_over(now);
         args.config(&self.host_name)?;
         if let Some(path) = &args.kubeconfig {
             Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
