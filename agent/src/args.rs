@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnetwork::Ipv4Network;
+use seaway_agent_core::eviction::EvictionHard;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,11 @@ pub struct NodeArgs {
     /// How many pods this node takes
     #[arg(long, env = "SEAWAY_MAX_PODS", default_value_t = 110)]
     pub max_pods: u32,
+    /// What must stay free, or the Node says that it is under pressure and gets no more pods:
+    /// SIGNAL<VALUE of memory.available (100Mi), nodefs.available (10%), nodefs.inodesFree (5%),
+    /// with commas between; 0 turns one off, and one that is not named keeps its default
+    #[arg(long, env = "SEAWAY_EVICTION_HARD", default_value = "")]
+    pub eviction_hard: EvictionHard,
     /// Where plain /healthz is served; `off` for nowhere
     #[arg(long, env = "SEAWAY_HEALTHZ_BIND_ADDRESS", default_value = "127.0.0.1:10248", value_parser = parse_bind)]
     pub healthz_bind_address: Bind,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
+use seaway_agent_core::eviction::EvictionHard;
 use seaway_agent_core::validate::is_dns_subdomain;
 
 use crate::args::{Bind, NodeArgs};
@@ -32,6 +33,8 @@ pub struct NodeConfig {
     pub cluster_domain: String,
     /// Capacity `pods`.
     pub max_pods: u32,
+    /// What must stay free.
+    pub eviction_hard: EvictionHard,
     /// Where plain `/healthz` is served.
     pub healthz_bind: Option<SocketAddr>,
 }
@@ -75,6 +78,7 @@ impl NodeConfig {
             cluster_dns: args.cluster_dns.clone(),
             cluster_domain: args.cluster_domain.clone(),
             max_pods: args.max_pods,
+            eviction_hard: args.eviction_hard,
             healthz_bind,
         })
     }

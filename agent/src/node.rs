@@ -219,7 +219,7 @@ impl NodeKeeper {
             port: Some(self.registration.port),
             facts: &facts,
             runtime: &self.runtime.borrow(),
-            pressure: pressure.observe(&facts, now),
+            pressure: pressure.observe(&facts, self.config.eviction_hard, now),
             now,
         };
         node_status(&inputs, &node.status.clone().unwrap_or_default())

@@ -227,7 +227,7 @@ fn node(config: &NodeConfig, pod_cidr: Ipv4Network, runtime: &RuntimeStatus) -> 
         port: None,
         facts: &facts,
         runtime,
-        pressure: PressureMemory::default().observe(&facts, now),
+        pressure: PressureMemory::default().observe(&facts, config.eviction_hard, now),
         now,
     };
     let mut node = initial_node(config, &[]);

@@ -16,6 +16,7 @@ pub mod backoff;
 pub mod container;
 pub mod dns;
 pub mod env;
+pub mod eviction;
 pub mod expand;
 pub mod fields;
 #[cfg(test)]

@@ -3,17 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use seaway_agent_core::eviction::EvictionHard;
 
 use super::facts::Facts;
-use super::status::{DISK_RESERVE_PERCENT, MEMORY_RESERVE_BYTES};
 use crate::runtime_status::RuntimeStatus;
 
 /// Pressure is reported for this long after it has passed, so that the scheduler does
 /// not send the next pod into the same trouble: `evictionPressureTransitionPeriod`.
 const TRANSITION_PERIOD: SignedDuration = SignedDuration::from_mins(5);
-
-/// Percent of the inodes kept free: kubelet's `nodefs.inodesFree` threshold.
-const INODES_RESERVE_PERCENT: u64 = 5;
 
 /// Which resources are short, or were lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,13 +29,13 @@ pub struct PressureMemory {
 }
 
 impl PressureMemory {
-    /// Takes note of `facts` and says what to report.
-    pub fn observe(&mut self, facts: &Facts, now: Timestamp) -> Pressure {
-        if facts.memory_available_bytes < MEMORY_RESERVE_BYTES {
+    /// Takes note of `facts`, of which `kept` has to be free, and says what to report.
+    pub fn observe(&mut self, facts: &Facts, kept: EvictionHard, now: Timestamp) -> Pressure {
+        if facts.memory_available_bytes < kept.memory.of(facts.memory_bytes) {
             self.memory = Some(now);
         }
-        let space = facts.disk_available_bytes < facts.disk_bytes / 100 * DISK_RESERVE_PERCENT;
-        let inodes = facts.inodes_available < facts.inodes / 100 * INODES_RESERVE_PERCENT;
+        let space = facts.disk_available_bytes < kept.disk.of(facts.disk_bytes);
+        let inodes = facts.inodes_available < kept.inodes.of(facts.inodes);
         if space || inodes {
             self.disk = Some(now);
         }
@@ -230,24 +227,54 @@ mod tests {
             inodes_available: 500,
             ..Facts::default()
         };
+        let kept = EvictionHard::default();
         let mut memory = PressureMemory::default();
-        assert_eq!(memory.observe(&fine, at(0)), Pressure::default());
+        assert_eq!(memory.observe(&fine, kept, at(0)), Pressure::default());
         let short = Facts {
             memory_available_bytes: 1,
             ..fine.clone()
         };
-        assert!(memory.observe(&short, at(10)).memory);
-        assert!(memory.observe(&fine, at(10 + 299)).memory);
-        assert!(!memory.observe(&fine, at(10 + 300)).memory);
+        assert!(memory.observe(&short, kept, at(10)).memory);
+        assert!(memory.observe(&fine, kept, at(10 + 299)).memory);
+        assert!(!memory.observe(&fine, kept, at(10 + 300)).memory);
         let no_inodes = Facts {
             inodes_available: 10,
             ..fine.clone()
         };
-        assert!(memory.observe(&no_inodes, at(400)).disk);
+        assert!(memory.observe(&no_inodes, kept, at(400)).disk);
         let full = Facts {
             disk_available_bytes: 99,
             ..fine
         };
-        assert!(PressureMemory::default().observe(&full, at(400)).disk);
+        assert!(PressureMemory::default().observe(&full, kept, at(400)).disk);
+    }
+
+    #[test]
+    fn pressure_begins_where_the_operator_says() {
+        let facts = Facts {
+            memory_bytes: 1000 << 20,
+            memory_available_bytes: 150 << 20,
+            disk_bytes: 1000,
+            disk_available_bytes: 50,
+            inodes: 1000,
+            inodes_available: 20,
+            ..Facts::default()
+        };
+        let observed = |text: &str| {
+            let kept = text.parse().unwrap();
+            PressureMemory::default().observe(&facts, kept, at(0))
+        };
+        let pressure = |memory, disk| Pressure { memory, disk };
+        assert_eq!(observed(""), pressure(false, true));
+        let less = "nodefs.available<1%,nodefs.inodesFree<10";
+        assert_eq!(observed(less), pressure(false, false));
+        assert_eq!(
+            observed("memory.available<20%,nodefs.available<0"),
+            pressure(true, true)
+        );
+        assert_eq!(
+            observed("nodefs.available<0,nodefs.inodesFree<0"),
+            pressure(false, false)
+        );
     }
 }

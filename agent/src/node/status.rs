@@ -17,12 +17,6 @@ use crate::runtime_status::RuntimeStatus;
 /// version skew parse it.
 pub const KUBELET_VERSION: &str = concat!("v1.36.3+seaway-", env!("CARGO_PKG_VERSION"));
 
-/// Kept free by kubelet's default `memory.available` hard eviction threshold.
-pub(super) const MEMORY_RESERVE_BYTES: u64 = 100 * 1024 * 1024;
-
-/// Percent of the disk kept free by its default `nodefs.available` threshold.
-pub(super) const DISK_RESERVE_PERCENT: u64 = 10;
-
 type Resources = BTreeMap<String, Quantity>;
 
 /// Everything the status depends on.
@@ -49,7 +43,7 @@ pub fn node_status(inputs: &Inputs<'_>, previous: &NodeStatus) -> NodeStatus {
     let capacity = capacity(inputs, previous);
     NodeStatus {
         addresses: Some(addresses(inputs.config)),
-        allocatable: Some(allocatable(inputs.facts, &capacity)),
+        allocatable: Some(allocatable(inputs, &capacity)),
         capacity: Some(capacity),
         conditions: Some(current_conditions(inputs, previous)),
         daemon_endpoints: inputs.port.map(|port| NodeDaemonEndpoints {
@@ -92,14 +86,17 @@ fn capacity(inputs: &Inputs<'_>, previous: &NodeStatus) -> Resources {
 }
 
 /// What pods may use of `capacity`; keys that are not ours are given out whole.
-fn allocatable(facts: &Facts, capacity: &Resources) -> Resources {
+fn allocatable(inputs: &Inputs<'_>, capacity: &Resources) -> Resources {
+    let (facts, kept) = (inputs.facts, inputs.config.eviction_hard);
     let mut allocatable = capacity.clone();
     let huge: u64 = facts.hugepages_bytes.values().sum();
     let memory = facts
         .memory_bytes
         .saturating_sub(huge)
-        .saturating_sub(MEMORY_RESERVE_BYTES);
-    let disk = facts.disk_bytes / 100 * (100 - DISK_RESERVE_PERCENT);
+        .saturating_sub(kept.memory.of(facts.memory_bytes));
+    let disk = facts
+        .disk_bytes
+        .saturating_sub(kept.disk.of(facts.disk_bytes));
     allocatable.insert("memory".to_owned(), quantity(memory));
     allocatable.insert("ephemeral-storage".to_owned(), quantity(disk));
     allocatable

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::watcher::Event;
+use seaway_agent_core::eviction::EvictionHard;
 
 use super::*;
 
@@ -24,6 +25,7 @@ impl Standalone {
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".into(),
             max_pods: 110,
+            eviction_hard: EvictionHard::default(),
             healthz_bind: None,
         };
         let cidr = |text: &str| text.parse().unwrap();

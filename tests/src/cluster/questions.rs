@@ -51,22 +51,40 @@ impl Cluster {
     /// Waits until a Deployment has all its replicas available.
     ///
     /// # Errors
-    /// When it has not in time, or a program of the cluster has ended.
+    /// When it has not in time, with what keeps its pods (`app` is its name), or a program of
+    /// the cluster has ended.
     pub fn wait_available(&self, deployment: &str, limit: Duration) -> Result<()> {
-        until(
-            &format!("deployment {deployment} is available"),
-            limit,
-            || {
-                self.check_alive()?;
-                let found = self.get(&["deployment", deployment])?;
-                let wanted = found["spec"]["replicas"].as_u64().unwrap_or(1);
-                let status = &found["status"];
-                let seen = status["observedGeneration"] == found["metadata"]["generation"];
-                let available = status["availableReplicas"].as_u64().unwrap_or(0);
-                let total = status["replicas"].as_u64().unwrap_or(0);
-                Ok((seen && available == wanted && total == wanted).then_some(()))
-            },
-        )
+        let what = format!("deployment {deployment} is available");
+        let waited = until(&what, limit, || {
+            self.check_alive()?;
+            let found = self.get(&["deployment", deployment])?;
+            let wanted = found["spec"]["replicas"].as_u64().unwrap_or(1);
+            let status = &found["status"];
+            let seen = status["observedGeneration"] == found["metadata"]["generation"];
+            let available = status["availableReplicas"].as_u64().unwrap_or(0);
+            let total = status["replicas"].as_u64().unwrap_or(0);
+            Ok((seen && available == wanted && total == wanted).then_some(()))
+        });
+        waited.with_context(|| self.what_keeps(&format!("app={deployment}")))
+    }
+
+    /// Of the pods with a label: every condition that is not met, and why.
+    fn what_keeps(&self, label: &str) -> String {
+        let pods = match self.get(&["pods", "-l", label]) {
+            Ok(pods) => pods,
+            Err(error) => return format!("{error:#}"),
+        };
+        let mut all = Vec::new();
+        for pod in pods["items"].as_array().into_iter().flatten() {
+            let conditions = pod["status"]["conditions"].as_array();
+            for one in conditions.into_iter().flatten() {
+                if one["status"] == "False" {
+                    let (name, kind) = (&pod["metadata"]["name"], &one["type"]);
+                    all.push(format!("{name} is not {kind}: {}", one["message"]));
+                }
+            }
+        }
+        all.join("; ")
     }
 
     /// Waits until a pod is Ready.

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use seaway_agent_core::eviction::EvictionHard;
+
 use super::*;
 
 pub(in crate::node) fn config() -> NodeConfig {
@@ -15,6 +17,7 @@ pub(in crate::node) fn config() -> NodeConfig {
         cluster_dns: Vec::new(),
         cluster_domain: "cluster.local".into(),
         max_pods: 110,
+        eviction_hard: EvictionHard::default(),
         healthz_bind: None,
     }
 }

@@ -29,6 +29,8 @@ pub(super) fn agent(node: &Node) -> Daemon {
             ),
             format!("--cluster-dns={}", node.families.dns_ip()),
             "--cluster-domain=cluster.local".into(),
+            // For a full disk of the machine, as the kubelet beside it.
+            "--eviction-hard=nodefs.available<1%".into(),
         ])
         .env("RUST_BACKTRACE", "1")
 }
