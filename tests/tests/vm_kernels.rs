@@ -43,7 +43,18 @@ const SUITES_LEFT_OUT: [(&str, &str); 5] = [
 /// Of suites that take minutes: the parts that are about what the kernel does, each on one of
 /// these kernels, and on both where `SEAWAY_LONG` is set. All of each runs on the kernel of the
 /// machine itself.
-const IN_PART: [(&str, Kernel, &str); 5] = [
+const IN_PART: [(&str, Kernel, &str); 7] = [
+    // The verifier of each kernel has to take the programs.
+    (
+        "bpf_socket",
+        Kernel::Linux6_1,
+        "every_program_loads removal_ a_restart_adopts traffic::",
+    ),
+    (
+        "bpf_socket",
+        Kernel::Linux6_12,
+        "every_program_loads lifecycle:: setup::",
+    ),
     ("netns_cni", Kernel::Linux6_1, "add:: dual:: kernel::"),
     (
         "netns_cni",

@@ -39,7 +39,8 @@ struct Cni {
     /// Succeed also when a bound is missed
     #[arg(long)]
     report_only: bool,
-    /// Only these parts: serial, parallel, churn, weight, path
+    /// Only these parts: serial, parallel, churn, weight, path-node, path-direct, path-bare,
+    /// path-vxlan
     #[arg(long)]
     only: Option<String>,
     /// How to tell the result: table, or json (as well, in target/bench)

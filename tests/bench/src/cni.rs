@@ -55,16 +55,25 @@ enum Part {
     Churn,
     /// Size and memory
     Weight,
-    /// Packets between pods
-    Path,
+    /// Packets between pods of a node
+    PathNode,
+    /// Packets to another node's pods, by a plain route
+    PathDirect,
+    /// What masquerade costs on that way
+    PathBare,
+    /// Packets to another node's pods, over VXLAN
+    PathVxlan,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 8] = [
     Part::Serial,
     Part::Parallel,
     Part::Churn,
     Part::Weight,
-    Part::Path,
+    Part::PathNode,
+    Part::PathDirect,
+    Part::PathBare,
+    Part::PathVxlan,
 ];
 
 /// How much is repeated.
@@ -156,7 +165,10 @@ impl Part {
             Self::Parallel => parallel::measure(effort, peers),
             Self::Churn => churn::measure(effort),
             Self::Weight => weight::measure(peers),
-            Self::Path => path::measure(effort, peers, proxy),
+            Self::PathNode => path::on_a_node(effort, peers),
+            Self::PathDirect => path::to_a_node(effort, proxy, path::direct),
+            Self::PathBare => path::to_a_node(effort, proxy, path::bare),
+            Self::PathVxlan => path::to_a_node(effort, proxy, path::vxlan),
         }
     }
 }

@@ -23,37 +23,58 @@ use crate::stats::{Bound, exact, middle};
 const NO_WORSE: f64 = 0.05;
 const CHUNK: usize = 128 * 1024;
 
-pub(super) fn measure(
+/// Two pods of a node.
+pub(super) fn on_a_node(effort: Effort, peers: Option<&Peers>) -> Result<Vec<Row>> {
+    let Some(peers) = peers else {
+        return Ok(Vec::new());
+    };
+    let ours = || Pair::on_one_node(|site| plugin::ours(false, site.dir()));
+    let ptp = || Pair::on_one_node(|site| peers.plugin(Peer::Ptp, site.dir()));
+    let what = ["stream on a node", "round trip on a node"];
+    Ok(compare(effort, what, ours, ("ptp", ptp))?.into())
+}
+
+/// Pods of two nodes, whose ways the proxy makes, compared as `way` does.
+pub(super) fn to_a_node(
     effort: Effort,
-    peers: Option<&Peers>,
     proxy: Option<&Path>,
+    way: fn(Effort, &Path) -> Result<[Row; 2]>,
 ) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    if let Some(peers) = peers {
-        let ours = || Pair::on_one_node(|site| plugin::ours(false, site.dir()));
-        let ptp = || Pair::on_one_node(|site| peers.plugin(Peer::Ptp, site.dir()));
-        let what = ["stream on a node", "round trip on a node"];
-        rows.extend(compare(effort, what, ours, ("ptp", ptp))?);
-    }
     let Some(proxy) = proxy else {
         println!("Without --proxy nothing is measured between nodes.");
-        return Ok(rows);
+        return Ok(Vec::new());
     };
-    let ours = |routes| move || Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", routes]));
+    Ok(way(effort, proxy)?.into())
+}
+
+const TO_A_NODE: [&str; 2] = ["stream to a node", "round trip to a node"];
+
+/// By a route, beside one that is made by hand.
+pub(super) fn direct(effort: Effort, proxy: &Path) -> Result<[Row; 2]> {
     let by_hand = || Pair::on_two_nodes(Way::Route);
-    let what = ["stream to a node", "round trip to a node"];
     let peer = ("route, masquerade by hand", by_hand);
-    rows.extend(compare(effort, what, ours("direct"), peer)?);
+    compare(effort, TO_A_NODE, ours(proxy, "direct"), peer)
+}
+
+/// Beside a route and nothing else: conntrack, without which there is no masquerade, has its
+/// price.
+pub(super) fn bare(effort: Effort, proxy: &Path) -> Result<[Row; 2]> {
     let bare = || Pair::on_two_nodes(Way::Bare);
     let peer = ("route alone by hand", bare);
-    let all = compare(effort, what, ours("direct"), peer)?;
-    // Conntrack, without which there is no masquerade, has its price.
-    rows.extend(all.map(Row::unbound));
-    let by_hand = || Pair::on_two_nodes(Way::Vxlan);
+    let rows = compare(effort, TO_A_NODE, ours(proxy, "direct"), peer)?;
+    Ok(rows.map(Row::unbound))
+}
+
+/// Over VXLAN, beside devices that are made by hand.
+pub(super) fn vxlan(effort: Effort, proxy: &Path) -> Result<[Row; 2]> {
     let what = ["stream over VXLAN", "round trip over VXLAN"];
+    let by_hand = || Pair::on_two_nodes(Way::Vxlan);
     let peer = ("VXLAN, masquerade by hand", by_hand);
-    rows.extend(compare(effort, what, ours("vxlan"), peer)?);
-    Ok(rows)
+    compare(effort, what, ours(proxy, "vxlan"), peer)
+}
+
+fn ours<'a>(proxy: &'a Path, routes: &'a str) -> impl Fn() -> Result<Pair> + 'a {
+    move || Pair::on_two_nodes(Way::Proxy(proxy, &["--pod-routes", routes]))
 }
 
 fn compare(
