@@ -15,8 +15,7 @@ use serde_json::json;
 
 use crate::node::{API, Daemon, Node};
 
-/// About a second on a quiet machine; far below the minute after which all is read back
-/// in any case.
+/// About a second on a quiet machine.
 const IN_TIME: Duration = Duration::from_secs(30);
 /// Damage that follows another waits four times what the repair of that one took, seconds in
 /// a build that is not optimised.
