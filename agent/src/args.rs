@@ -73,10 +73,16 @@ pub struct NodeArgs {
     /// How many pods this node takes
     #[arg(long, env = "SEAWAY_MAX_PODS", default_value_t = 110)]
     pub max_pods: u32,
-    /// What must stay free, or the Node says that it is under pressure and gets no more pods:
-    /// SIGNAL<VALUE of memory.available (100Mi), nodefs.available (10%), nodefs.inodesFree (5%),
-    /// with commas between; 0 turns one off, and one that is not named keeps its default
-    #[arg(long, env = "SEAWAY_EVICTION_HARD", default_value = "")]
+    /// What must stay free: no pod gets it, and where there is less the Node is under pressure,
+    /// so that a scheduler sends no more pods. SIGNAL<VALUE of memory.available (100Mi),
+    /// nodefs.available (10%), nodefs.inodesFree (5%), with commas between; 0 turns one off, and
+    /// one that is not named keeps its default
+    #[arg(
+        long,
+        env = "SEAWAY_EVICTION_HARD",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub eviction_hard: EvictionHard,
     /// Where plain /healthz is served; `off` for nowhere
     #[arg(long, env = "SEAWAY_HEALTHZ_BIND_ADDRESS", default_value = "127.0.0.1:10248", value_parser = parse_bind)]

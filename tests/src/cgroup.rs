@@ -112,10 +112,25 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 
 /// The processes directly in a cgroup.
 pub(crate) fn processes(path: &Path) -> Vec<Pid> {
-    let listed = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    pids(&std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default())
+}
+
+fn pids(listed: &str) -> Vec<Pid> {
     listed
         .lines()
         .filter_map(|line| line.parse().ok())
+        // Of another pid namespace; a signal to it would reach our own process group.
+        .filter(|pid| *pid != 0)
         .map(Pid::from_raw)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_seen_from_here_has_no_pid() {
+        assert_eq!(pids("0\n17\n0\n"), [Pid::from_raw(17)]);
+    }
 }

@@ -8,6 +8,9 @@ use std::process::Command;
 
 use crate::{Cgroup2, Netns, PrivateMounts};
 
+/// Variables that name a proxy for HTTP, as most programs read them.
+const PROXIES: [&str; 3] = ["http_proxy", "https_proxy", "all_proxy"];
+
 /// Places that a command enters between fork and exec.
 ///
 /// ```no_run
@@ -69,10 +72,13 @@ impl Join {
         self
     }
 
-    /// A command that runs in these places.
+    /// A command that runs in these places, from which no proxy of the machine's is reached.
     #[must_use]
     pub fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
+        for name in PROXIES {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
         self.apply(&mut command);
         command
     }

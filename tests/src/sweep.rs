@@ -44,7 +44,10 @@ fn report(path: &Path, removed: io::Result<()>) {
             "removed {}, left over by a test that was killed",
             path.display()
         ),
-        Err(error) => complain(&format!("remove {}: {error}", path.display())),
+        // By another process that sweeps, too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // Somebody keeps it; that is no fault of the test that looks.
+        Err(error) => eprintln!("remove {}: {error}", path.display()),
     }
 }
 

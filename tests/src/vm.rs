@@ -21,6 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use nix::sys::statvfs::statvfs;
 
 use crate::unique_name;
 use boot::{Disk, Setup};
@@ -29,6 +30,9 @@ pub use boot::Running;
 pub(crate) use image::suite as debian_suite;
 pub use machine::{Init, Machine};
 pub use payload::{Payload, suites};
+
+/// Size of a machine's disk, which it may come to fill.
+const DISK_BYTES: u64 = 2 << 30;
 
 /// A kernel of Debian's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,10 +117,10 @@ pub fn run(kernel: Kernel, payload: &Payload, patience: Duration) -> Result<Repo
     boot::start(&setup)?.finish(patience)
 }
 
-/// Whether the programs for it are installed.
+/// Whether the programs for it are installed, and there is room for a machine's disk.
 ///
 /// # Errors
-/// With the package that is missing.
+/// With the package that is missing, or the folder that is full.
 pub fn available() -> Result<(), String> {
     for (program, package) in [
         ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
@@ -129,5 +133,22 @@ pub fn available() -> Result<(), String> {
             return Err(format!("{program} is missing: apt-get install {package}"));
         }
     }
-    Ok(())
+    crate::sweep::once();
+    // QEMU has what a disk forgets in the latter.
+    [std::env::temp_dir(), "/var/tmp".into()]
+        .iter()
+        .try_for_each(|folder| has_room(folder))
+}
+
+fn has_room(folder: &Path) -> Result<(), String> {
+    let disk = statvfs(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let free = disk.blocks_available() * disk.fragment_size();
+    if free >= DISK_BYTES {
+        return Ok(());
+    }
+    let (free, wanted) = (free >> 20, DISK_BYTES >> 20);
+    Err(format!(
+        "{} has {free} MB free, a machine's disk may want {wanted} MB",
+        folder.display()
+    ))
 }

@@ -48,12 +48,12 @@ const IN_PART: [(&str, Kernel, &str); 7] = [
     (
         "bpf_socket",
         Kernel::Linux6_1,
-        "every_program_loads removal_ a_restart_adopts traffic::",
+        "every_program_loads links_ removal_ a_restart_adopts traffic::",
     ),
     (
         "bpf_socket",
         Kernel::Linux6_12,
-        "every_program_loads lifecycle:: setup::",
+        "lifecycle:: setup:: traffic::tcp_",
     ),
     ("netns_cni", Kernel::Linux6_1, "add:: dual:: kernel::"),
     (

@@ -49,6 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let dir = cache::tree().join("fuzz");
     let mut build = seaway_testbed::cargo();
     build.args(["build", "--release", "--bins", "--target", TRIPLE]);
+    // Where they are looked for, wherever the other programs go.
+    build.arg("--target-dir").arg(dir.join("target"));
     shown(build.current_dir(&dir).env("RUSTFLAGS", FLAGS))?;
     for target in TARGETS {
         if args.target.as_deref().is_none_or(|only| only == target) {

@@ -10,13 +10,16 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity;
 
+/// 100% in thousandths.
+const ALL: u64 = 100_000;
+
 /// What must stay free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
     /// This many bytes, or inodes.
     Amount(u64),
-    /// This share of all, from 0 to 99.
-    Percent(u8),
+    /// This share of all, in thousandths of a percent.
+    Milli(u64),
 }
 
 impl Reserve {
@@ -25,7 +28,10 @@ impl Reserve {
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Amount(amount) => amount,
-            Self::Percent(percent) => whole / 100 * u64::from(percent),
+            Self::Milli(share) => {
+                let part = u128::from(whole) * u128::from(share) / u128::from(ALL);
+                u64::try_from(part).unwrap_or(u64::MAX)
+            }
         }
     }
 }
@@ -45,8 +51,8 @@ impl Default for EvictionHard {
     fn default() -> Self {
         Self {
             memory: Reserve::Amount(100 << 20),
-            disk: Reserve::Percent(10),
-            inodes: Reserve::Percent(5),
+            disk: Reserve::Milli(10_000),
+            inodes: Reserve::Milli(5_000),
         }
     }
 }
@@ -63,13 +69,13 @@ pub enum EvictionError {
     /// One of two values would be lost.
     #[error("{0:?} is given twice")]
     Twice(String),
-    /// Neither a percentage below 100 nor a quantity.
-    #[error("{0}: {1:?} is neither a quantity, such as 100Mi, nor a percentage from 0% to 99%")]
+    /// Neither a percentage nor a quantity.
+    #[error("{0}: {1:?} is neither a quantity, such as 100Mi, nor a percentage up to 100%")]
     Value(String, String),
 }
 
 /// `memory.available<100Mi,nodefs.available<10%`. A signal that is not named keeps its default
-/// (kubelet drops it then, which has filled disks); `0` turns one off.
+/// (kubelet drops it then, which has filled disks); `0` turns one off, and so does `100%`, as there.
 impl FromStr for EvictionHard {
     type Err = EvictionError;
 
@@ -99,8 +105,13 @@ impl FromStr for EvictionHard {
 
 fn reserve(value: &str) -> Option<Reserve> {
     if let Some(percent) = value.strip_suffix('%') {
-        let percent = percent.parse().ok().filter(|percent| *percent < 100)?;
-        return Some(Reserve::Percent(percent));
+        let is_number = percent.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let percent = is_number.then(|| Quantity(percent.to_owned()))?;
+        let share = quantity::millis(&percent).ok()?;
+        return match share {
+            ALL => Some(Reserve::Milli(0)),
+            share => (share < ALL).then_some(Reserve::Milli(share)),
+        };
     }
     let amount = quantity::bytes(&Quantity(value.to_owned())).ok()?;
     Some(Reserve::Amount(amount))
@@ -114,12 +125,23 @@ mod tests {
     fn what_is_not_named_keeps_its_default() {
         let found: EvictionHard = "nodefs.available<1%, nodefs.inodesFree<1k".parse().unwrap();
         assert_eq!(found.memory, Reserve::Amount(104_857_600));
-        assert_eq!(found.disk, Reserve::Percent(1));
+        assert_eq!(found.disk, Reserve::Milli(1000));
         assert_eq!(found.inodes, Reserve::Amount(1000));
         assert_eq!("".parse(), Ok(EvictionHard::default()));
         let off: EvictionHard = "memory.available<0".parse().unwrap();
         assert_eq!(off.memory.of(1 << 30), 0);
         assert_eq!(off.disk.of(1000), 100);
+        let off: EvictionHard = "nodefs.available<100%".parse().unwrap();
+        assert_eq!(off.disk.of(1000), 0);
+    }
+
+    #[test]
+    fn a_share_is_exact() {
+        let half: EvictionHard = "nodefs.available<0.5%".parse().unwrap();
+        assert_eq!(half.disk.of(1000), 5);
+        let default = EvictionHard::default();
+        assert_eq!(default.disk.of(199), 19);
+        assert_eq!(default.inodes.of(u64::MAX), u64::MAX / 20);
     }
 
     #[test]
@@ -133,7 +155,8 @@ mod tests {
                 "imagefs.available<1%",
                 "\"imagefs.available\": this agent looks at memory",
             ),
-            ("nodefs.available<100%", "nodefs.available: \"100%\""),
+            ("nodefs.available<101%", "nodefs.available: \"101%\""),
+            ("nodefs.available<1k%", "\"1k%\""),
             ("nodefs.available<-1%", "\"-1%\""),
             ("memory.available<much", "memory.available: \"much\""),
             ("memory.available<-1", "\"-1\""),

@@ -70,7 +70,12 @@ fn standalone_has_working_defaults() {
     assert_eq!(args.dir, PathBuf::from("/etc/manifests"));
     assert_eq!(args.service_proxy, ServiceProxy::Ebpf);
     assert_eq!(args.node.healthz_bind_address, Bind(None));
+    assert_eq!(args.node.eviction_hard, EvictionHard::default());
     check_refused("seaway-agent standalone", "DIR");
+    check_refused(
+        "seaway-agent standalone /d --eviction-hard pid.available<5%",
+        "pid.available",
+    );
     check_refused(
         "seaway-agent standalone /d --service-cidr 10.0.0.0",
         "--service-cidr",

@@ -200,6 +200,10 @@ impl Node {
         if self.options.cni != Cni::Bridge {
             return Ok(());
         }
+        // A kernel that has it as a module loads it for nobody.
+        if !Path::new("/proc/sys/net/bridge").exists() {
+            Command::new("modprobe").arg("br_netfilter").output().ok();
+        }
         // Rules of kube-proxy must see what passes between two ports of the bridge.
         self.netns.sysctl("bridge/bridge-nf-call-iptables", "1");
         self.netns.sysctl("bridge/bridge-nf-call-ip6tables", "1");

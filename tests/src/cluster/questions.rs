@@ -74,17 +74,19 @@ impl Cluster {
             Ok(pods) => pods,
             Err(error) => return format!("{error:#}"),
         };
-        let mut all = Vec::new();
+        let mut all = vec![format!("pods with {label}:")];
         for pod in pods["items"].as_array().into_iter().flatten() {
             let conditions = pod["status"]["conditions"].as_array();
             for one in conditions.into_iter().flatten() {
                 if one["status"] == "False" {
-                    let (name, kind) = (&pod["metadata"]["name"], &one["type"]);
-                    all.push(format!("{name} is not {kind}: {}", one["message"]));
+                    let name = &pod["metadata"]["name"];
+                    let words = [name, &one["type"], &one["message"]];
+                    let [name, kind, why] = words.map(|word| word.as_str().unwrap_or_default());
+                    all.push(format!("{name} is not {kind}: {why};"));
                 }
             }
         }
-        all.join("; ")
+        all.join(" ")
     }
 
     /// Waits until a pod is Ready.

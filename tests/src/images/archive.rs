@@ -14,7 +14,9 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 pub(super) fn write(spec: &ImageSpec, path: &Path) -> Result<()> {
-    let layout = tempfile::tempdir()?;
+    let layout = tempfile::Builder::new()
+        .prefix(&crate::unique_name("layout"))
+        .tempdir()?;
     let blobs = layout.path().join("blobs/sha256");
     std::fs::create_dir_all(&blobs)?;
     let layer = layer_blob(&spec.rootfs, &blobs)?;

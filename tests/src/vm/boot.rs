@@ -84,7 +84,8 @@ fn arguments(setup: &Setup<'_>) -> Vec<String> {
         let path = path.display();
         [
             "-drive".to_owned(),
-            format!("file={path},if=virtio,format=raw{more}"),
+            // A machine whose disk cannot grow says so; it would stand still without a word.
+            format!("file={path},if=virtio,format=raw,werror=report{more}"),
         ]
     };
     let (root, more) = match setup.root {

@@ -77,6 +77,9 @@ pub(crate) fn suite() -> Result<String> {
 }
 
 fn build(dir: &Path, suite: &str) -> Result<()> {
+    // Which packages there are may have been looked up weeks ago, or never. What is needed and
+    // not there is named below.
+    run(Command::new("apt-get").args(["update", "-q"])).ok();
     let root = dir.join("root");
     run(Command::new("mmdebstrap")
         .args(["--variant=minbase", &format!("--include={PACKAGES}"), suite])
@@ -98,7 +101,7 @@ fn build(dir: &Path, suite: &str) -> Result<()> {
     run(Command::new("mkfs.ext4")
         .args(["-q", "-d"])
         .args([&root, &dir.join("root.img")])
-        .arg("2G"))?;
+        .arg(format!("{}K", super::DISK_BYTES >> 10)))?;
     std::fs::remove_dir_all(&root).context("remove the unpacked root")
 }
 

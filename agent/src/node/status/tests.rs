@@ -38,6 +38,10 @@ fn facts() -> Facts {
 }
 
 fn status(previous: &NodeStatus) -> NodeStatus {
+    status_of(&config(), previous)
+}
+
+fn status_of(config: &NodeConfig, previous: &NodeStatus) -> NodeStatus {
     let runtime = RuntimeStatus {
         ready: true,
         network_ready: true,
@@ -46,7 +50,7 @@ fn status(previous: &NodeStatus) -> NodeStatus {
         ..RuntimeStatus::default()
     };
     let inputs = Inputs {
-        config: &config(),
+        config,
         port: Some(10250),
         facts: &facts(),
         runtime: &runtime,
@@ -78,6 +82,16 @@ fn capacity_and_what_is_left_for_pods() {
     check(allocatable, "cpu", "2");
     check(allocatable, "memory", "860Mi");
     check(allocatable, "ephemeral-storage", "900Ki");
+}
+
+#[test]
+fn pods_get_nothing_of_what_has_to_stay_free() {
+    let mut config = config();
+    config.eviction_hard = "memory.available<50%,nodefs.available<0".parse().unwrap();
+    let status = status_of(&config, &NodeStatus::default());
+    let allocatable = status.allocatable.as_ref();
+    check(allocatable, "memory", "448Mi");
+    check(allocatable, "ephemeral-storage", "1000Ki");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use seaway_netlink::netns::in_namespace;
 use seaway_testbed::Netns;
@@ -271,10 +271,14 @@ fn round_trip(mut client: &TcpStream, mut server: &TcpStream, time: Duration) ->
     })
 }
 
-/// Binds the calling thread to a CPU; to the last one where there are fewer.
-fn pin(cpu: usize) -> Result<()> {
-    let cpus = std::thread::available_parallelism()?.get();
+/// Binds the calling thread to the n-th CPU that the process may use; to the last one where
+/// there are fewer.
+fn pin(n: usize) -> Result<()> {
+    let process = i32::try_from(std::process::id())?;
+    let allowed = sched_getaffinity(Pid::from_raw(process)).context("ask for the CPUs")?;
+    let is_allowed = |cpu: &usize| allowed.is_set(*cpu).unwrap_or(false);
+    let cpu = (0..CpuSet::count()).filter(is_allowed).take(n + 1).last();
     let mut set = CpuSet::new();
-    set.set(cpu.min(cpus - 1))?;
+    set.set(cpu.context("no CPU")?)?;
     sched_setaffinity(Pid::from_raw(0), &set).context("bind a thread to a CPU")
 }

@@ -10,6 +10,8 @@ umount -l /run/cgroup
 mount -t bpf bpf /sys/fs/bpf
 # Changes to /etc stay here.
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/etc-work" /etc
+# Nor does a node have what the machine has there.
+rm -rf /etc/cni
 mkdir -p /etc/cni/net.d
 rm -f /etc/resolv.conf
 echo "nameserver $DNS" > /etc/resolv.conf

@@ -29,8 +29,8 @@ pub(super) fn agent(node: &Node) -> Daemon {
             ),
             format!("--cluster-dns={}", node.families.dns_ip()),
             "--cluster-domain=cluster.local".into(),
-            // For a full disk of the machine, as the kubelet beside it.
-            "--eviction-hard=nodefs.available<1%".into(),
+            // What the machine is short of is no matter here, as for the kubelet beside it.
+            "--eviction-hard=memory.available<0,nodefs.available<0,nodefs.inodesFree<0".into(),
         ])
         .env("RUST_BACKTRACE", "1")
 }

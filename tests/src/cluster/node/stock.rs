@@ -26,11 +26,13 @@ pub(super) fn kubelet(node: &Node) -> Result<Daemon> {
         "cgroupRoot": format!("/{}", node.cgroups.name()),
         "clusterDNS": [node.families.dns_ip()],
         "clusterDomain": "cluster.local",
-        // What follows is for the machine: v1 hierarchies, no rights over limits, a full disk.
+        // What follows is for the machine: v1 hierarchies, no rights over limits, a disk that is
+        // full, or much of which is kept for root.
         "failCgroupV1": false,
         "enforceNodeAllocatable": [],
         "failSwapOn": false,
-        "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
     });
     let path = node.dir.join("kubelet.json");
     fs::write(&path, config.to_string()).with_context(|| format!("write {}", path.display()))?;
