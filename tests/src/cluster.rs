@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::unique_name;
+use crate::temporary;
 use control::ControlPlane;
 use pki::Pki;
 
@@ -79,10 +79,7 @@ impl Cluster {
     pub fn start(options: &ClusterOptions) -> Result<Self> {
         let started = Instant::now();
         cgroups::sweep();
-        let dir = tempfile::Builder::new()
-            .prefix(&unique_name("cluster"))
-            .tempdir()
-            .context("make the cluster's folder")?;
+        let dir = temporary("cluster").context("make the cluster's folder")?;
         let pki = Pki::create(dir.path(), options.families)?;
         let control = ControlPlane::start(dir.path(), options.families, &options.images)?;
         let mut cluster = Self {

@@ -42,7 +42,7 @@ pub use bin::{bin, cache_dir, cargo};
 pub use cgroup::{Cgroup2, cgroup2_mount};
 pub use join::Join;
 pub use mounts::PrivateMounts;
-pub use netns::{Netns, connect, unique_name};
+pub use netns::{Netns, connect, temporary, unique_name};
 pub use privilege::{require_root, skip, strace_is_missing};
 pub use program::write_program;
 pub use topology::{Network, Topology};

@@ -44,6 +44,16 @@ pub fn unique_name(hint: &str) -> String {
     format!("{}{}-{n}-{hint}", sweep::PREFIX, std::process::id())
 }
 
+/// A folder with such a name that goes with what is returned, or is swept after a killed process.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn temporary(hint: &str) -> io::Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix(&unique_name(hint))
+        .tempdir()
+}
+
 impl Netns {
     /// Makes a namespace called `test-<pid>-<n>-<hint>`.
     #[must_use]

@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::sys::statvfs::statvfs;
 
-use crate::unique_name;
+use crate::temporary;
 use boot::{Disk, Setup};
 
 pub use boot::Running;
@@ -100,9 +100,7 @@ pub struct Report {
 /// When something is not installed, the image cannot be made, or the machine does not boot.
 pub fn run(kernel: Kernel, payload: &Payload, patience: Duration) -> Result<Report> {
     let base = image::base()?;
-    let dir = tempfile::Builder::new()
-        .prefix(&unique_name("vm"))
-        .tempdir()?;
+    let dir = temporary("vm")?;
     let drive = dir.path().join("payload.img");
     payload.write(&drive)?;
     let root = base.root();

@@ -14,9 +14,7 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 pub(super) fn write(spec: &ImageSpec, path: &Path) -> Result<()> {
-    let layout = tempfile::Builder::new()
-        .prefix(&crate::unique_name("layout"))
-        .tempdir()?;
+    let layout = crate::temporary("layout")?;
     let blobs = layout.path().join("blobs/sha256");
     std::fs::create_dir_all(&blobs)?;
     let layer = layer_blob(&spec.rootfs, &blobs)?;

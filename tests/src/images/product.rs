@@ -32,10 +32,7 @@ const OURS: &str = "usr/local/bin";
 /// # Errors
 /// When a program is not there, ours or the base system's, or `path` cannot be written.
 pub fn product(bin: &Path, names: &[&str], path: &Path) -> Result<()> {
-    let rootfs = tempfile::Builder::new()
-        .prefix(&crate::unique_name("image"))
-        .tempdir()
-        .context("make a folder for the image")?;
+    let rootfs = crate::temporary("image").context("make a folder for the image")?;
     fill(bin, rootfs.path()).context("collect what is in the image")?;
     let mut spec = ImageSpec::new(names, rootfs.path());
     spec.entrypoint = vec!["seaway-proxy".to_owned()];

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::boot::{self, Disk, Running, Setup};
 use super::image::{self, Base};
 use super::{Kernel, Payload};
-use crate::unique_name;
+use crate::temporary;
 
 /// What runs as process 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +39,7 @@ impl Machine {
             base: image::base()?,
             kernel,
             init,
-            dir: tempfile::Builder::new()
-                .prefix(&unique_name("vm"))
-                .tempdir()?,
+            dir: temporary("vm")?,
         };
         payload.write(&machine.disk("payload.img"))?;
         // Two gigabytes of which most are holes.

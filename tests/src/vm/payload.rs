@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::image::run;
-use crate::{bin, cargo, images, unique_name};
+use crate::{bin, cargo, images, temporary};
 
 /// The second drive of a machine, mounted at `/seaway`: `bin/` our programs, `tests/` test
 /// programs, `files/` texts, `cache/` container images.
@@ -62,9 +62,7 @@ impl Payload {
 
     /// Makes the drive.
     pub(super) fn write(&self, drive: &Path) -> Result<()> {
-        let dir = tempfile::Builder::new()
-            .prefix(&unique_name("payload"))
-            .tempdir()?;
+        let dir = temporary("payload")?;
         for name in ["bin", "files", "tests", "runs"] {
             std::fs::create_dir(dir.path().join(name))?;
         }

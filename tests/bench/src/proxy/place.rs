@@ -69,7 +69,7 @@ impl Place {
         std::thread::spawn(move || listener.incoming().flatten().for_each(greet));
         let api = FakeApi::start(&node, API.parse()?, None);
         world.fill(&api);
-        let dir = tempfile::Builder::new().prefix("seaway-bench").tempdir();
+        let dir = seaway_testbed::temporary("proxy-bench");
         Ok(Self {
             node,
             client,
