@@ -61,10 +61,10 @@ impl ApiObjects {
     /// The objects, and what keeps them current: poll both futures.
     pub fn new(client: Client, node_name: &str, events: EventSink) -> (Self, [Reflector; 2]) {
         let this_node = watcher::Config::default().fields(&format!("metadata.name={node_name}"));
-        let nodes = watched::logged(Api::all(client.clone()), this_node);
+        let nodes = watched::watch(Api::all(client.clone()), this_node);
         let (node, node_known, node_task) = watched::own_node(nodes);
         let all = watcher::Config::default();
-        let services = watched::logged(Api::all(client.clone()), all);
+        let services = watched::logged(seaway_proxy::services(&client, all));
         let (services, services_task) = watched::store(services);
         (
             Self {
@@ -100,7 +100,7 @@ impl ApiObjects {
             drop(services.wait_until_ready().await);
         };
         stream::once(known)
-            .flat_map(move |()| watched::logged(api.clone(), this_node.clone()))
+            .flat_map(move |()| watched::watch(api.clone(), this_node.clone()))
             .boxed()
     }
 

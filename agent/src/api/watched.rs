@@ -13,12 +13,20 @@ use super::outage::Outage;
 use super::{Reflector, Watch};
 
 /// A watch that pauses longer and longer after failures, and says so.
-pub(super) fn logged<K>(api: Api<K>, config: watcher::Config) -> Watch<K>
+pub(super) fn watch<K>(api: Api<K>, config: watcher::Config) -> Watch<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
+    logged(lasting_watch(api, config))
+}
+
+/// A watch that says when it fails, and when it goes on.
+pub(super) fn logged<K>(events: Watch<K>) -> Watch<K>
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
     let mut outage = Outage::new(K::kind(&()).into_owned());
-    lasting_watch(api, config)
+    events
         .inspect(move |event| match event {
             // Asking for a list is no answer yet.
             Ok(watcher::Event::Init) => {}

@@ -42,6 +42,7 @@ mod health_checks;
 mod install;
 mod metrics;
 mod nodes;
+mod outage;
 mod pod_network;
 mod proc_sys;
 mod run;
@@ -59,4 +60,4 @@ pub use config::{
 pub use install::{HostConfig, Install, Installed, install, uninstall};
 pub use run::run;
 pub use seaway_podnet::{PodRoutes, Settings as PodNetworkSettings};
-pub use sources::{Sources, WatchResult, lasting_watch};
+pub use sources::{Sources, WatchResult, lasting_watch, services};

@@ -1,7 +1,5 @@
 //! Where objects come from: the API server's watches, or anything alike.
 
-use std::time::Duration;
-
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -9,14 +7,16 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::chain::Chain;
+use crate::outage::Outage;
 
+mod lean;
 mod watch;
 
+use lean::LeanService;
 pub use watch::lasting_watch;
 
 /// One step of a watch: something changed, or the watch is broken for now.
@@ -49,7 +49,7 @@ impl Sources {
     ///
     /// With `only_node`, no other Node than that one is asked for.
     pub fn from_client(client: &Client, only_node: Option<&str>) -> Self {
-        let services = watcher::Config::default()
+        let of_services = watcher::Config::default()
             .labels(OTHER_PROXY)
             .fields(NOT_HEADLESS);
         let slices = watcher::Config::default().labels(NOT_HEADLESS_SLICE);
@@ -58,11 +58,20 @@ impl Sources {
             None => watcher::Config::default(),
         };
         Self {
-            services: lasting_watch(Api::all(client.clone()), services),
+            services: services(client, of_services),
             endpoint_slices: lasting_watch(Api::all(client.clone()), slices),
             nodes: lasting_watch(Api::all(client.clone()), nodes),
         }
     }
+}
+
+/// A [`lasting_watch`] of all Services that `config` chooses. They have no conditions: one that
+/// cannot be read would keep all others away.
+pub fn services(
+    client: &Client,
+    config: watcher::Config,
+) -> BoxStream<'static, WatchResult<Service>> {
+    lean::services(Api::all(client.clone()), config)
 }
 
 /// All objects as they are now, under the same selectors; the Node of this name, if it is there.
@@ -75,12 +84,14 @@ pub(crate) async fn list(
         .fields(NOT_HEADLESS);
     let of_slices = ListParams::default().labels(NOT_HEADLESS_SLICE);
     let of_nodes = ListParams::default().fields(&format!("metadata.name={node}"));
-    let services = Api::all(client.clone()).list(&of_services).await?;
+    let services = Api::<LeanService>::all(client.clone());
+    let services = services.list(&of_services).await?;
     let slices = Api::all(client.clone()).list(&of_slices).await?;
     let nodes = Api::<Node>::all(client.clone()).list(&of_nodes).await?;
     let named = |object: &Node| object.metadata.name.as_deref() == Some(node);
     let node = nodes.items.into_iter().find(named);
-    Ok((services.items, slices.items, node))
+    let services = services.items.into_iter().map(Service::from).collect();
+    Ok((services, slices.items, node))
 }
 
 /// A watch ended that should go on for ever.
@@ -95,56 +106,31 @@ pub(crate) async fn follow<K>(
     stop: CancellationToken,
     mut handle: impl FnMut(Event<K>),
 ) -> Result<(), WatchEnded> {
-    let mut outage = Outage::new(kind);
+    let mut outage = Outage::default();
     while let Some(next) = stop.run_until_cancelled(stream.next()).await {
         match next {
             Some(Ok(event)) => {
                 // Init only says that a list is being asked for, not that it came.
-                if !matches!(event, Event::Init) {
-                    outage.over();
+                if !matches!(event, Event::Init) && outage.over() {
+                    // A watch that goes on where it broke off shows only with its next event,
+                    // so how long the outage was cannot be told.
+                    info!(kind, "Receiving from the API server again");
                 }
                 handle(event);
             }
-            Some(Err(error)) => outage.failed(&error),
+            Some(Err(error)) => failed(kind, &error, &mut outage),
             None => return Err(WatchEnded(kind)),
         }
     }
     Ok(())
 }
 
-/// Says once that a watch is broken, again now and then, and once that it is back.
-struct Outage {
-    kind: &'static str,
-    warned: Option<Instant>,
-}
-
-/// How often a lasting outage is mentioned.
-const REMIND: Duration = Duration::from_secs(30);
-
-impl Outage {
-    fn new(kind: &'static str) -> Self {
-        Self { kind, warned: None }
-    }
-
-    fn failed(&mut self, error: &watcher::Error) {
-        let now = Instant::now();
-        let error = Chain(error);
-        if self
-            .warned
-            .is_some_and(|at| now.duration_since(at) < REMIND)
-        {
-            debug!(kind = self.kind, %error, "Watch failed again, trying again");
-            return;
-        }
-        self.warned = Some(now);
-        warn!(kind = self.kind, %error, "Cannot watch the API server, trying again");
-    }
-
-    /// A watch that goes on where it broke off shows only with its next event, so
-    /// how long the outage was cannot be told.
-    fn over(&mut self) {
-        if self.warned.take().is_some() {
-            info!(kind = self.kind, "Receiving from the API server again");
-        }
+/// One outage has many faces, so their texts do not count.
+fn failed(kind: &'static str, error: &watcher::Error, outage: &mut Outage) {
+    let error = Chain(error);
+    if outage.is_news(kind) {
+        warn!(kind, %error, "Cannot watch the API server, trying again");
+    } else {
+        debug!(kind, %error, "Watch failed again, trying again");
     }
 }

@@ -252,3 +252,33 @@ fn labels_that_come_and_go_take_services_and_slices_along() {
         w.api.apply(SLICES, of_web.clone());
     }
 }
+
+/// As controllers of load balancers have written it, and as the API server hands it on.
+#[test]
+fn a_condition_without_a_time_hurts_no_service_not_even_its_own() {
+    if !require_root() {
+        return;
+    }
+    let w = Wide::new();
+    fill(&w.api);
+    let _web = w.node.netns.serve(Protocol::Tcp, "10.244.0.5:8080", "web");
+    let odd = |address: &str| {
+        let mut object = service("odd", address);
+        object["spec"]["type"] = json!("LoadBalancer");
+        object["status"]["conditions"] = json!([{
+            "type": "LoadBalancerPortsError", "status": "True", "reason": "x", "message": "",
+            "lastTransitionTime": null,
+        }]);
+        object
+    };
+    w.api.apply(SERVICES, odd("10.96.0.2"));
+    w.api.apply(SLICES, slice("odd", "10.244.0.5"));
+    let daemon = w.start(&[]);
+    for (address, now) in [("10.96.0.1:80", "web"), ("10.96.0.2:80", "web")] {
+        daemon.wait(now, || w.ask(Protocol::Tcp, address) == now);
+    }
+    w.api.apply(SERVICES, odd("10.96.0.3"));
+    daemon.wait("its change", || w.ask(Protocol::Tcp, "10.96.0.3:80") == "web");
+    w.api.delete(SERVICES, odd("10.96.0.3"));
+    daemon.wait("its end", || !w.node.has_rule("10.96.0.3"));
+}
