@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::uninterrupted;
@@ -187,6 +188,8 @@ impl Server {
         let name = name.to_owned();
         let (address, thread) = if protocol == Protocol::Tcp {
             let listener = listen(address)?;
+            // What could be read may have gone before it is.
+            listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
             (
                 bound,
@@ -194,6 +197,7 @@ impl Server {
             )
         } else {
             let socket = once_free(|| UdpSocket::bind(address))?;
+            socket.set_nonblocking(true)?;
             let bound = socket.local_addr()?;
             (
                 bound,
@@ -271,11 +275,16 @@ fn readable(socket: BorrowedFd<'_>, stopped: &UnixStream) -> bool {
         PollFd::new(socket, PollFlags::POLLIN),
         PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
     ];
-    match poll(&mut fds, PollTimeout::NONE) {
-        Ok(_) => fds[1].revents().is_none_or(|events| events.is_empty()),
-        Err(error) => error == nix::errno::Errno::EINTR,
-    }
+    let polled = loop {
+        // What an interruption leaves to read is nothing, and reading would wait for ever.
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            polled => break polled,
+        }
+    };
+    polled.is_ok() && fds[1].revents().is_none_or(|events| events.is_empty())
 }
+
 /// Listens, also where a former server's socket has not gone yet: a process that another test
 /// is just starting may still have a copy of it.
 ///

@@ -192,6 +192,10 @@ pub trait Backend: Send {
         self.read_back()
     }
 
+    /// Before [`apply`](Self::apply): notes what a later run must know of `desired` if this one
+    /// dies in between. Nothing, unless said otherwise.
+    fn prepare(&mut self, _desired: &DesiredState) {}
+
     /// Makes the kernel go from `have` to `want`.
     fn apply(
         &mut self,
@@ -199,10 +203,15 @@ pub trait Backend: Send {
         want: &Self::Rendered,
     ) -> impl Future<Output = Result<(), BackendError>> + Send;
 
-    /// After a round that went well: ends what the kernel remembers of earlier
-    /// rules and `desired` no longer means. A failure is reported by the backend
-    /// and made up for in a later round; new connections do not depend on it.
-    fn settle(&mut self, _desired: &DesiredState) -> impl Future<Output = Vec<Settled>> + Send {
+    /// Ends what the kernel remembers of earlier rules and `desired` no longer means, in the
+    /// families whose rules are as desired, `written`; the rules of the others would have it
+    /// remembered again. A failure is reported by the backend and made up for in a later round;
+    /// new connections do not depend on it.
+    fn settle(
+        &mut self,
+        _desired: &DesiredState,
+        _written: &[Family],
+    ) -> impl Future<Output = Vec<Settled>> + Send {
         std::future::ready(Vec::new())
     }
 

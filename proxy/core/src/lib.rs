@@ -31,4 +31,4 @@ pub use explain::explain;
 pub use model::Model;
 pub use node::Node;
 pub use skipped::{ObjectKey, Skipped};
-pub use sync::{SyncReport, fingerprint, sync_once};
+pub use sync::{SyncError, SyncReport, fingerprint, sync_once};

@@ -1,9 +1,11 @@
 //! One round of making the kernel match.
 
+use std::error::Error;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::backend::{Backend, BackendError, RuleCount, Settled};
-use crate::desired::DesiredState;
+use crate::desired::{DesiredState, Family};
 
 /// The outcome of a round that went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,29 @@ pub struct SyncReport<R> {
     pub settled: Vec<Settled>,
 }
 
+/// The outcome of a round that failed. The kernel's state is unknown then.
+#[derive(Debug)]
+pub struct SyncError {
+    /// What has failed.
+    pub error: BackendError,
+    /// Whether the kernel was known to need a change. Not if it could not even be read.
+    pub wanted_change: bool,
+    /// What was done in the family that is as desired about what the kernel remembers.
+    pub settled: Vec<Settled>,
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for SyncError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
 /// A number by which to tell later whether something is still as it was.
 pub fn fingerprint<R: Hash>(rendered: &R) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -34,17 +59,17 @@ pub fn fingerprint<R: Hash>(rendered: &R) -> u64 {
 /// that looks for drift.
 ///
 /// # Errors
-/// The kernel's state is then unknown: the next round must have `have: None`.
+/// The next round must have `have: None`.
 pub async fn sync_once<B: Backend>(
     backend: &mut B,
     have: Option<B::Rendered>,
     desired: &DesiredState,
-) -> Result<SyncReport<B::Rendered>, BackendError> {
+) -> Result<SyncReport<B::Rendered>, SyncError> {
     let (have, found) = if let Some(have) = have {
         (have, None)
     } else {
         backend.attend().await;
-        let read = backend.read_back().await?;
+        let read = backend.read_back().await.map_err(unread)?;
         let found = fingerprint(&read);
         (read, Some(found))
     };
@@ -52,19 +77,16 @@ pub async fn sync_once<B: Backend>(
     let changed = have != rendered;
     let mut counts = Vec::new();
     if changed {
+        backend.prepare(desired);
         if let Err(error) = backend.apply(&have, &rendered).await {
-            if error.family().is_some() {
-                // The other family is as it should be, and must not wait for this one.
-                backend.settle(desired).await;
-            }
-            return Err(error);
+            return Err(unwritten(backend, desired, error).await);
         }
         counts = backend.count(&have, &rendered);
     }
     drop(have);
     let rendered = backend.remember(rendered);
     // Also when nothing has changed: an earlier run may have died before this.
-    let settled = backend.settle(desired).await;
+    let settled = backend.settle(desired, backend.families()).await;
     Ok(SyncReport {
         changed,
         counts,
@@ -72,6 +94,30 @@ pub async fn sync_once<B: Backend>(
         found,
         settled,
     })
+}
+
+fn unread(error: BackendError) -> SyncError {
+    SyncError {
+        error,
+        wanted_change: false,
+        settled: Vec::new(),
+    }
+}
+
+/// If the other family is as it should be, it must not wait for the one that is not.
+async fn unwritten<B: Backend>(
+    backend: &mut B,
+    desired: &DesiredState,
+    error: BackendError,
+) -> SyncError {
+    let families = backend.families().iter().copied();
+    let written = |family: &Family| error.family().is_some_and(|failed| failed != *family);
+    let written: Vec<Family> = families.filter(written).collect();
+    SyncError {
+        settled: backend.settle(desired, &written).await,
+        error,
+        wanted_change: true,
+    }
 }
 
 #[cfg(test)]

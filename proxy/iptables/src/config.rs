@@ -69,7 +69,8 @@ pub struct Config {
     /// Packet mark for "masquerade this", one bit. 0x4000 is what other
     /// software expects to be taken by the service proxy.
     pub masquerade_mark: u32,
-    /// Where it is remembered which sysctls of the node are ours to set back.
+    /// Where it is remembered which sysctls of the node are ours to set back, and where UDP and
+    /// SCTP are served.
     pub run_dir: PathBuf,
     /// How often a module that the kernel lacks is looked for again.
     pub module_retry: Duration,

@@ -6,10 +6,13 @@
 //! the present rules. All others are left alone, those of restarted daemons too.
 //!
 //! Whether a flow is stale is told from the flow and the present endpoints, not from
-//! what has changed. So the first round of a run finds what an earlier one missed.
+//! what has changed. So the first round of a run finds what an earlier one missed. Of
+//! Services that are no more a [`memory`] tells.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Instant;
 
 use seaway_netlink::{NetlinkError, Reason, Socket};
@@ -20,6 +23,7 @@ use tracing::{debug, warn};
 
 mod entry;
 mod flows;
+mod memory;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -27,37 +31,104 @@ mod wire;
 
 use entry::Entry;
 use flows::Flows;
+use memory::Memory;
 use retry::Again;
 use wire::Table;
 
 /// What has been cleaned up for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Conntrack {
-    /// Of each family, as soon as it has worked once.
-    done: [Option<Flows>; 2],
+    /// Of each family.
+    past: [Past; 2],
+    memories: [Memory; 2],
     /// Whether the last failure has been told.
     told: bool,
     again: Again,
 }
 
+/// Where flows of one family may still come from.
+#[derive(Debug, Default)]
+struct Past {
+    /// What was there at the last clean-up, as soon as one has worked.
+    done: Option<Flows>,
+    /// What has been there since, in part perhaps, and was not cleaned up for.
+    missed: Flows,
+}
+
+impl Past {
+    fn before(&self) -> Flows {
+        let mut before = self.done.clone().unwrap_or_default();
+        before.absorb(&self.missed);
+        before
+    }
+
+    /// Whether `now` can make nothing stale. Nothing is known of an earlier run, but where there
+    /// is no Service of these protocols nobody waits for what it has left.
+    fn is_idle(&self, now: &Flows) -> bool {
+        let same = self
+            .done
+            .as_ref()
+            .map_or(now.is_empty(), |done| done == now);
+        same && self.missed.is_empty()
+    }
+}
+
 impl Conntrack {
-    /// Removes what `desired` makes stale. Nothing is asked of the kernel while no
-    /// Service of these protocols changes.
+    /// Knows what an earlier run has left in `run_dir`.
+    pub(crate) fn new(run_dir: &Path) -> Self {
+        let memories = Family::ALL.map(|family| Memory::open(run_dir, family));
+        let past = memories.each_ref().map(|memory| Past {
+            done: None,
+            missed: memory.kept(),
+        });
+        Self {
+            past,
+            memories,
+            told: false,
+            again: Again::default(),
+        }
+    }
+
+    /// `desired` is about to be written: whoever comes after a death in between must know what
+    /// has been, and what may have come.
+    pub(crate) fn prepare(&mut self, served: &[Family], desired: &DesiredState) {
+        let families = Family::ALL.into_iter().zip(&self.past);
+        for ((family, past), memory) in families.zip(&mut self.memories) {
+            if served.contains(&family) {
+                let mut flows = past.before();
+                flows.absorb(&Flows::of(desired.family(family)));
+                memory.keep(&flows);
+            }
+        }
+    }
+
+    /// Nothing is left to whoever comes next.
+    pub(crate) fn forget(&self) -> io::Result<()> {
+        self.memories.iter().try_for_each(Memory::forget)
+    }
+
+    /// Removes what `desired` makes stale in the families that are `written`, which are some of
+    /// those that are `served`. Nothing is asked of the kernel while no Service of these
+    /// protocols changes.
     pub(crate) async fn settle(
         &mut self,
-        families: &[Family],
+        served: &[Family],
+        written: &[Family],
         desired: &DesiredState,
     ) -> Vec<Settled> {
         let (mut settled, mut failed) = (Vec::new(), false);
-        for (family, done) in Family::ALL.into_iter().zip(&mut self.done) {
+        let families = Family::ALL.into_iter().zip(&mut self.past);
+        for ((family, past), memory) in families.zip(&mut self.memories) {
             let now = Flows::of(desired.family(family));
-            let before = done.as_ref();
-            let idle = before.map_or(now.is_empty(), |before| *before == now);
-            if idle || !families.contains(&family) {
+            if past.is_idle(&now) || !served.contains(&family) {
+                continue;
+            }
+            if !written.contains(&family) {
+                past.missed.absorb(&now);
                 continue;
             }
             let started = Instant::now();
-            let cleaned = clean(family, now.clone(), before.cloned().unwrap_or_default()).await;
+            let cleaned = clean(family, now.clone(), past.before()).await;
             let Cleaned { removed, error } = cleaned.unwrap_or_else(Cleaned::failed);
             settled.push(Settled {
                 family,
@@ -68,13 +139,17 @@ impl Conntrack {
             match error {
                 None => {
                     debug!(%family, removed, "Removed stale flows");
-                    *done = Some(now);
+                    memory.keep(&now);
+                    *past = Past {
+                        done: Some(now),
+                        missed: Flows::default(),
+                    };
                     self.told = false;
                 }
-                Some(error) if !std::mem::replace(&mut self.told, true) => {
-                    warn!(%family, removed, %error, "Cannot remove all stale flows, trying again");
+                Some(error) => {
+                    past.missed.absorb(&now);
+                    tell(family, removed, &error, &mut self.told);
                 }
-                Some(error) => debug!(%family, removed, %error, "Cannot remove all stale flows"),
             }
         }
         self.again.ended(failed);
@@ -84,6 +159,15 @@ impl Conntrack {
     /// When there is to be a round for what has failed, though nothing changes.
     pub(crate) fn again_at(&self) -> Option<tokio::time::Instant> {
         self.again.at()
+    }
+}
+
+/// Loudly only once.
+fn tell(family: Family, removed: usize, error: &NetlinkError, told: &mut bool) {
+    if std::mem::replace(told, true) {
+        debug!(%family, removed, %error, "Cannot remove all stale flows");
+    } else {
+        warn!(%family, removed, %error, "Cannot remove all stale flows, trying again");
     }
 }
 

@@ -11,11 +11,13 @@ use ipnetwork::IpNetwork;
 use seaway_proxy_core::desired::{Family, Protocol};
 use seaway_proxy_core::explain::kernel::{Deviation, Difference, Inspection, Subject, compare};
 
-use crate::rendered::{FORWARD, LOCALHOST, POSTROUTING, Rendered, SERVICES, Table, is_ours};
+use crate::rendered::{
+    FORWARD, INVALID, LOCALHOST, POSTROUTING, Rendered, SERVICES, Table, is_ours,
+};
 use crate::sets::Sets;
 
 /// Where the ways begin; the chain of health checks concerns no Service port.
-const ENTRIES: [&str; 4] = [SERVICES, POSTROUTING, FORWARD, LOCALHOST];
+const ENTRIES: [&str; 5] = [SERVICES, POSTROUTING, FORWARD, INVALID, LOCALHOST];
 
 pub(crate) fn inspect(have: &Rendered, want: &Rendered, subject: &Subject) -> Inspection {
     let family = Family::of(subject.target.addr.ip());
@@ -84,6 +86,8 @@ fn push_chains(found: &mut Inspection, name: &str, have: &Table, want: &Table, s
 enum Destination {
     Frontend,
     Endpoint,
+    /// Whoever has asked, to whom an endpoint's packets go: that may be anybody.
+    Client,
 }
 
 /// Chains that packets for the address meet, each with the rules that may match.
@@ -93,6 +97,7 @@ fn walk<'a>(table: &'a Table, subject: &Subject) -> Vec<Way<'a>> {
     for entry in ENTRIES {
         let destination = match entry {
             SERVICES | LOCALHOST => Destination::Frontend,
+            INVALID => Destination::Client,
             _ => Destination::Endpoint,
         };
         let mut next = vec![entry];
@@ -132,12 +137,15 @@ fn matching(
         Protocol::Udp => "udp",
         Protocol::Sctp => "sctp",
     };
-    let frontend = [subject.target.addr];
     let meets = |rule: &String| {
-        let any = |addrs: &[SocketAddr]| addrs.iter().any(|addr| may_match(rule, *addr, protocol));
+        let to = |addr: Option<&SocketAddr>| may_match(rule, addr, protocol);
         match destination {
-            Destination::Frontend => any(&frontend),
-            Destination::Endpoint => any(&subject.endpoints) || has_no_destination(rule),
+            Destination::Frontend => to(Some(&subject.target.addr)),
+            Destination::Endpoint => {
+                let mut endpoints = subject.endpoints.iter();
+                endpoints.any(|addr| to(Some(addr))) || has_no_destination(rule)
+            }
+            Destination::Client => to(None),
         }
     };
     let body = table.chains.get(chain).into_iter();
@@ -150,8 +158,8 @@ fn has_no_destination(rule: &str) -> bool {
     !words(rule).any(|word| word == "-d")
 }
 
-/// Whether a packet for `addr` may meet all that a rule asks for.
-fn may_match(rule: &str, addr: SocketAddr, protocol: &str) -> bool {
+/// Whether a packet for `addr`, or for anybody, may meet all that a rule asks for.
+fn may_match(rule: &str, addr: Option<&SocketAddr>, protocol: &str) -> bool {
     let mut negated = false;
     let mut words = words(rule);
     while let Some(word) = words.next() {
@@ -159,12 +167,14 @@ fn may_match(rule: &str, addr: SocketAddr, protocol: &str) -> bool {
             "-d" => words
                 .next()
                 .and_then(network)
-                .map(|n| n.contains(addr.ip())),
+                .zip(addr)
+                .map(|(n, addr)| n.contains(addr.ip())),
             "-p" => words.next().map(|p| p == protocol),
             "--dport" => words
                 .next()
                 .and_then(ports)
-                .map(|(from, to)| (from..=to).contains(&addr.port())),
+                .zip(addr)
+                .map(|((from, to), addr)| (from..=to).contains(&addr.port())),
             // What comes next is another option's or a comment's.
             "--comment" | "-s" | "-i" | "-o" => {
                 words.next();

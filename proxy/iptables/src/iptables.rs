@@ -23,10 +23,12 @@ mod probing;
 mod reading;
 mod removal;
 mod stuck;
+mod told;
 mod writing;
 
 use reading::Trust;
 use stuck::Stuck;
+use told::Told;
 
 /// Programs Services through iptables, in the network namespace of the thread
 /// that polls its futures.
@@ -48,6 +50,7 @@ pub struct Iptables {
     lacking: Lacking,
     trust: Trust,
     stuck: Stuck,
+    told: Told,
 }
 
 impl Iptables {
@@ -76,6 +79,7 @@ impl Iptables {
                 .map_err(|e| failure("find the iptables flavour of this node", e))?,
         };
         let mut new = Self {
+            conntrack: Conntrack::new(&config.run_dir),
             config,
             flavour,
             families: &Family::ALL,
@@ -83,13 +87,13 @@ impl Iptables {
             check_other: true,
             told_other: false,
             behind: false,
-            conntrack: Conntrack::default(),
             watch: Watch::new(flavour, &Family::ALL),
             lacking: Lacking::default(),
             trust: Trust::default(),
             stuck: Stuck::default(),
+            told: Told::default(),
         };
-        if !new.has_ipv6(writes).await {
+        if !new.has_ipv6(writes).await? {
             new.families = &[Family::V4];
             new.watch = Watch::new(flavour, new.families);
         }
@@ -180,6 +184,10 @@ impl Backend for Iptables {
         self.read_all(true).await
     }
 
+    fn prepare(&mut self, desired: &DesiredState) {
+        self.conntrack.prepare(self.families, desired);
+    }
+
     async fn apply(&mut self, have: &Rendered, want: &Rendered) -> Result<(), BackendError> {
         self.stuck.want(want);
         if let Err(error) = self.create_sets(have, want).await {
@@ -221,11 +229,13 @@ impl Backend for Iptables {
         self.watch.works()
     }
 
-    async fn settle(&mut self, desired: &DesiredState) -> Vec<Settled> {
-        self.look_for_lacking().await;
-        self.clear_other_at_last().await;
-        self.open_localhost(desired);
-        self.conntrack.settle(self.families, desired).await
+    async fn settle(&mut self, desired: &DesiredState, written: &[Family]) -> Vec<Settled> {
+        if !written.is_empty() {
+            self.look_for_lacking().await;
+            self.clear_other_at_last().await;
+            self.open_localhost(desired);
+        }
+        self.conntrack.settle(self.families, written, desired).await
     }
 
     async fn remove_all(&mut self) -> Result<(), BackendError> {

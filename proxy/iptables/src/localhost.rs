@@ -7,8 +7,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 #[cfg(test)]
 mod tests;
@@ -20,11 +21,20 @@ const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 /// The file in the run directory.
 const MEMORY: &str = "route-localnet-is-ours";
 
+/// Whether it has been told that the sysctl cannot be set, which is tried in each round.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
 /// The sysctl, and the memory of who set it.
 #[derive(Debug)]
 pub(crate) struct Localhost {
     sysctl: PathBuf,
     memory: PathBuf,
+    /// Writes the sysctl.
+    write: fn(&Path, &str) -> io::Result<()>,
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    fs::write(path, value)
 }
 
 impl Localhost {
@@ -32,6 +42,7 @@ impl Localhost {
         Self {
             sysctl: ROUTE_LOCALNET.into(),
             memory: run_dir.join(MEMORY),
+            write,
         }
     }
 
@@ -39,9 +50,12 @@ impl Localhost {
     /// costs just these connections, so it is told and not returned.
     pub(crate) fn open(&self) {
         let sysctl = self.sysctl.display();
-        match self.try_open() {
+        let opened = self.try_open();
+        let told = TOLD.swap(opened.is_err(), Ordering::Relaxed);
+        match opened {
             Ok(false) => {}
             Ok(true) => info!(%sysctl, "Set to 1 for NodePorts on 127.0.0.1"),
+            Err(error) if told => debug!(%sysctl, %error, "Still cannot set to 1"),
             Err(error) => {
                 warn!(%sysctl, %error, "Cannot set to 1, NodePorts do not work on 127.0.0.1");
             }
@@ -49,7 +63,7 @@ impl Localhost {
     }
 
     fn try_open(&self) -> io::Result<bool> {
-        if fs::read_to_string(&self.sysctl)?.trim() == "1" {
+        if self.is("1")? {
             return Ok(false);
         }
         // First, so that a crash in between leaves nothing that nobody undoes.
@@ -57,7 +71,13 @@ impl Localhost {
             fs::create_dir_all(dir)?;
         }
         fs::write(&self.memory, "")?;
-        fs::write(&self.sysctl, "1").map(|()| true)
+        let written = (self.write)(&self.sysctl, "1");
+        if written.is_err()
+            && let Err(error) = fs::remove_file(&self.memory)
+        {
+            debug!(memory = %self.memory.display(), %error, "Cannot forget what was not set");
+        }
+        written.map(|()| true)
     }
 
     /// Undoes what [`open`](Self::open) did, in this run or an earlier one; tells whether
@@ -69,8 +89,15 @@ impl Localhost {
         if !self.memory.try_exists()? {
             return Ok(false);
         }
-        fs::write(&self.sysctl, "0")?;
-        info!(sysctl = %self.sysctl.display(), "Set back to 0");
+        // Where it cannot be written, it may never have been.
+        if !self.is("0")? {
+            (self.write)(&self.sysctl, "0")?;
+            info!(sysctl = %self.sysctl.display(), "Set back to 0");
+        }
         fs::remove_file(&self.memory).map(|()| true)
+    }
+
+    fn is(&self, value: &str) -> io::Result<bool> {
+        fs::read_to_string(&self.sysctl).map(|found| found.trim() == value)
     }
 }

@@ -6,6 +6,8 @@
 //! A nibble in which all keys of a chain agree costs nothing, it is skipped.
 //! So a packet passes at most `FANOUT` rules per level, with few levels: 10,000
 //! addresses of one range need four.
+//! Where a way may get no longer, a chain holds the rules of all entries that are left: each
+//! says all that it is for.
 //!
 //! Chains are entered by goto: branches exclude each other, so a packet that
 //! does not match leaves the tree at once instead of trying the siblings.
@@ -21,8 +23,14 @@ use sha2::{Digest, Sha256};
 
 use crate::rendered::Table;
 
-/// Most rules in a chain of the tree.
+/// Most rules in a chain of the tree, unless it is [`DEPTH`] deep.
 pub(crate) const FANOUT: usize = 16;
+/// Most inner nodes in a row. nf_tables refuses a table with more than 16 chains in a row
+/// (`NFT_JUMP_STACK_SIZE` of the kernel's `include/net/netfilter/nf_tables.h`), entered by jump
+/// or by goto alike. Before the inner nodes there are the built-in chain, SERVICES and the root
+/// ADDRESSES, behind them up to four of a Service port: FW, EXT, SVC and SEP. The way to
+/// NodePorts has NODE-PORTS more before and FW less behind; those of other trees are shorter.
+const DEPTH: usize = 16 - 3 - 4;
 
 /// Nibbles of an IPv4 address.
 const ADDR_V4: usize = 8;
@@ -196,11 +204,12 @@ pub(crate) type Entry = (Key, String);
 pub(crate) fn build(table: &mut Table, root: &str, prefix: &str, mut entries: Vec<Entry>) {
     entries.sort_unstable();
     table.add_chain(root);
-    node(table, root, prefix, &entries);
+    node(table, root, prefix, &entries, DEPTH);
 }
 
-fn node(table: &mut Table, chain: &str, prefix: &str, entries: &[Entry]) {
-    if entries.len() <= FANOUT {
+/// `levels`: how many inner nodes may follow.
+fn node(table: &mut Table, chain: &str, prefix: &str, entries: &[Entry], levels: usize) {
+    if entries.len() <= FANOUT || levels == 0 {
         for (_, rule) in entries {
             table.push(chain, format_args!("{rule}"));
         }
@@ -222,7 +231,7 @@ fn node(table: &mut Table, chain: &str, prefix: &str, entries: &[Entry]) {
         let child = format!("{prefix}{}", inner.name());
         table.push(chain, format_args!("{inner} -g {child}"));
         table.add_chain(&child);
-        node(table, &child, prefix, branch);
+        node(table, &child, prefix, branch, levels - 1);
     }
 }
 

@@ -143,7 +143,7 @@ pub(crate) fn try_sync(
     backend: &mut EbpfBackend,
     desired: &DesiredState,
 ) -> Result<Rendered, BackendError> {
-    let report = wait(sync_once(backend, None, desired))?;
+    let report = wait(sync_once(backend, None, desired)).map_err(|failed| failed.error)?;
     let now = wait(backend.read_back())?;
     assert_eq!(now, report.rendered, "the kernel holds what was rendered");
     Ok(now)

@@ -38,13 +38,13 @@ const OF_PODS: [[&str; 2]; 2] = [
 ];
 
 /// One that answers with its name at a pod's address.
-struct Server {
+pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    fn start(pod: &Netns, local: SocketAddr, name: &'static str) -> Self {
+    pub(crate) fn start(pod: &Netns, local: SocketAddr, name: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = if has_sockets() {
@@ -73,7 +73,7 @@ impl Drop for Server {
 
 /// The machines of the VM suites have them. Where the kernel has none, it does not answer by
 /// itself to packets that are made by hand either.
-fn has_sockets() -> bool {
+pub(crate) fn has_sockets() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
         // To try loads the module, which rules must not do.
@@ -121,7 +121,13 @@ fn phone(new: &[u8], serving: &[u8]) -> DesiredState {
     clippy::disallowed_methods,
     reason = "nothing tells when the kernel is done"
 )]
-fn ask(from: &Netns, own: &str, to: &str, tries: usize, patience: Duration) -> io::Result<String> {
+pub(crate) fn ask(
+    from: &Netns,
+    own: &str,
+    to: &str,
+    tries: usize,
+    patience: Duration,
+) -> io::Result<String> {
     let (own, to) = (own.parse().unwrap(), to.parse().unwrap());
     let once = || {
         if has_sockets() {
@@ -177,7 +183,7 @@ fn none_answered(n: &Node) {
 }
 
 /// So that nothing but a clean-up takes an association away, however slow the machine is.
-fn remember(n: &Node) {
+pub(crate) fn remember(n: &Node) {
     for state in ["closed", "cookie_wait", "established"] {
         let key = format!("netfilter/nf_conntrack_sctp_timeout_{state}");
         n.host.sysctl(&key, REMEMBERED);

@@ -28,6 +28,8 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// How long anything else may take: a refusal that comes in while `connect` is
 /// still at work counts for the next SYN only, which is sent a second later.
 const PATIENCE: Duration = Duration::from_millis(2500);
+/// The router of everything that has no route of its own.
+const BEYOND: &str = "192.168.3.2";
 const LOCAL: [&str; 4] = ["h1", "h2", "h3", "h4"];
 const FAR: [&str; 5] = ["t1", "t2", "t3", "t4", "t5"];
 
@@ -92,7 +94,7 @@ impl World {
         let outside = stranger(&node, "eth0", own[0], address(Client::Outside.address().0));
         let blocked = stranger(&node, "eth1", own[1], address(Client::Blocked.address().0));
         let beyond = netns("beyond", family);
-        let (here, there) = (address("192.168.3.1"), address("192.168.3.2"));
+        let (here, there) = (address("192.168.3.1"), address(BEYOND));
         let ends = (format!("{here}/{net}"), format!("{there}/{net}"));
         connect(&node, "eth2", &ends.0, &beyond, "eth0", &ends.1);
         beyond.ip(&format!("route add default via {here}"));
@@ -173,15 +175,24 @@ impl World {
 
     /// What is wrong about a row, if anything.
     pub(crate) fn check(&self, flow: &Flow) -> Result<(), String> {
+        if flow.from != Client::NodeAsVip {
+            return self.ends_as_expected(flow);
+        }
         let vip = in_family(VIP.parse().unwrap(), flow.family);
-        if flow.from == Client::NodeAsVip {
+        self.node
+            .ip(&format!("addr add {vip} dev lo{}", nodad(vip)));
+        // To itself it sends from there anyway.
+        let dst = flow.dst().ip();
+        if dst != vip {
+            let beyond = in_family(BEYOND.parse().unwrap(), flow.family);
             self.node
-                .ip(&format!("addr add {vip} dev lo{}", nodad(vip)));
+                .ip(&format!("route add {dst} via {beyond} src {vip}"));
         }
         let checked = self.ends_as_expected(flow);
-        if flow.from == Client::NodeAsVip {
-            self.node.ip(&format!("addr del {vip} dev lo"));
+        if dst != vip {
+            self.node.ip(&format!("route del {dst}"));
         }
+        self.node.ip(&format!("addr del {vip} dev lo"));
         checked
     }
 

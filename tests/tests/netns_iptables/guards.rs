@@ -12,7 +12,7 @@ use seaway_proxy_iptables::{Config, Flavour};
 use seaway_testbed::{peer, write_program};
 use tokio::time::timeout;
 
-use crate::lacking::{NO_RULE, find_out};
+use crate::lacking::{find_out, no_rule};
 use crate::node::{Node, VIP, answers, block_on, config, each_flavour, in_v6, many, names, web};
 
 /// The C library shows `::192.0.2.1`, Rust `::c000:201`.
@@ -52,7 +52,7 @@ fn a_kernel_without_sctp_serves_all_but_sctp_until_it_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(flavour);
         for commands in [&mut config.nft, &mut config.legacy] {
-            commands.restore = NO_RULE.of("-m sctp", dir.path(), &commands.restore);
+            commands.restore = no_rule(flavour).of("-m sctp", dir.path(), &commands.restore);
         }
         let config = Config {
             module_retry: Duration::ZERO,
@@ -104,7 +104,7 @@ fn a_write_that_fails_in_one_family_is_not_taken_for_drift() {
             })
         });
         let failed = failed.expect_err("IPv6 cannot be written");
-        assert!(failed.family().is_some(), "{failed}");
+        assert!(failed.error.family().is_some(), "{failed}");
         let answered = answers(&n.client, peer::Protocol::Tcp, VIP);
         assert_eq!(names(&answered), ["pod0", "pod1"].into());
         noticed.expect_err("nobody else has written");

@@ -24,8 +24,21 @@ pub(crate) struct Refusal {
 }
 
 /// Of a rule with something unknown in it.
-pub(crate) const NO_RULE: Refusal = Refusal {
-    says: "line 3: RULE_APPEND failed (No such file or directory)",
+pub(crate) fn no_rule(flavour: Flavour) -> Refusal {
+    let (says, status) = match flavour {
+        Flavour::Nft => ("line 3: RULE_APPEND failed (No such file or directory)", 4),
+        Flavour::Legacy => ("iptables-restore: line 3 failed", 1),
+    };
+    Refusal {
+        says,
+        status,
+        once: false,
+    }
+}
+
+/// Of a program of legacy, as long as somebody else has the lock.
+const LOCKED: Refusal = Refusal {
+    says: "Another app is currently holding the xtables lock.",
     status: 4,
     once: false,
 };
@@ -67,7 +80,7 @@ impl Refusal {
             self.status,
             program.display(),
         );
-        let file = dir.join(program);
+        let file = dir.join(program.file_name().unwrap());
         write_program(&file, &script);
         file
     }
@@ -126,14 +139,9 @@ fn a_start_at_which_ip6tables_is_refused_once_or_waits_in_vain_serves_ipv6() {
         let refusal = match flavour {
             Flavour::Nft => Refusal {
                 once: true,
-                ..NO_RULE
+                ..no_rule(flavour)
             },
-            // As long as somebody else has the lock.
-            Flavour::Legacy => Refusal {
-                says: "Another app is currently holding the xtables lock.",
-                status: 4,
-                once: false,
-            },
+            Flavour::Legacy => LOCKED,
         };
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(flavour);
@@ -243,7 +251,7 @@ fn a_kernel_whose_rules_cannot_look_into_sets_serves_all_without_affinity_until_
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(flavour);
         for commands in [&mut config.nft, &mut config.legacy] {
-            commands.restore = NO_RULE.of("-m set ", dir.path(), &commands.restore);
+            commands.restore = no_rule(flavour).of("-m set ", dir.path(), &commands.restore);
         }
         is_served_without_affinity_at_first(config, dir.path());
     });

@@ -4,6 +4,8 @@
 
 mod affinity;
 mod associations;
+mod datagrams;
+mod depth;
 mod dual;
 mod flows;
 mod guards;
@@ -11,6 +13,7 @@ mod lacking;
 mod node;
 mod objects;
 mod passage;
+mod read_only;
 mod reports;
 mod reports_flows;
 mod reports_tcp;

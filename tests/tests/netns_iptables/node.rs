@@ -1,5 +1,7 @@
 //! A node with pods and the iptables backend.
 
+mod judged;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +16,8 @@ use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
 use seaway_testbed::peer::{self, Answer, Server};
 use seaway_testbed::{Netns, XTABLES_WAIT, connect, require_root};
 
+pub(crate) use judged::{Who, endpoint, packet};
+
 /// The Service's address and the port of both its protocols.
 pub(crate) const VIP: &str = "10.96.0.10:80";
 /// Where pods listen.
@@ -25,6 +29,8 @@ pub(crate) const OUTSIDE: &str = "192.168.60.2";
 pub(crate) struct Node {
     pub(crate) backend: Iptables,
     pub(crate) flavour: Flavour,
+    /// Of the last round.
+    pub(crate) desired: DesiredState,
     /// Before the namespaces, so that they end first.
     _servers: Vec<Server>,
     pub(crate) host: Netns,
@@ -64,6 +70,7 @@ impl Node {
         Self {
             backend,
             flavour,
+            desired: DesiredState::default(),
             _servers: servers,
             host: node,
             pods,
@@ -76,10 +83,13 @@ impl Node {
     pub(crate) fn sync(&mut self, desired: &DesiredState) -> bool {
         let backend = &mut self.backend;
         let round = || block_on(sync_once(backend, None, desired));
-        self.host
+        let changed = self
+            .host
             .enter(round)
             .unwrap_or_else(|e| panic!("{}: {e:?}", self.flavour))
-            .changed
+            .changed;
+        self.desired.clone_from(desired);
+        changed
     }
 
     pub(crate) fn read_back(&mut self) -> Rendered {
@@ -145,8 +155,8 @@ pub(crate) fn each_flavour(mut test: impl FnMut(Flavour)) {
 pub(crate) fn config(flavour: Flavour) -> Config {
     Config {
         flavour: Some(flavour),
-        // Nothing is set here that would have to be remembered.
-        run_dir: "/nonexistent".into(),
+        // Nothing can be remembered there, which most tests can do without.
+        run_dir: "/proc/none".into(),
         ..Config::default()
     }
 }

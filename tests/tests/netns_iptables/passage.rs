@@ -9,7 +9,7 @@ use seaway_testbed::peer::{PATIENCE, Protocol};
 
 use seaway_proxy_iptables::Config;
 
-use crate::node::{Node, OUTSIDE, VIP, config, each_flavour, error_of, web};
+use crate::node::{Node, OUTSIDE, VIP, Who, config, each_flavour, error_of, web};
 
 const NODE_PORT: &str = "192.168.60.1:30001";
 
@@ -35,8 +35,8 @@ fn under_a_forward_policy_that_drops() {
         let mut n = Node::new(config(flavour));
         n.restore(flavour, "*filter\n:FORWARD DROP [0:0]\nCOMMIT");
         n.sync(&exposed());
-        n.outside.ask(Protocol::Tcp, NODE_PORT).unwrap();
-        n.outside.ask(Protocol::Udp, NODE_PORT).unwrap();
+        n.ask(Who::Outside, Protocol::Tcp, NODE_PORT).unwrap();
+        n.ask(Who::Outside, Protocol::Udp, NODE_PORT).unwrap();
         // What is not masqueraded is let through by whoever set the policy, or not.
         let passed = error_of(n.client.ask(Protocol::Tcp, VIP));
         assert_eq!(passed, ErrorKind::TimedOut);
@@ -75,7 +75,11 @@ fn health_checks_pass_an_input_policy_that_drops() {
 #[test]
 fn nobody_outside_reaches_a_loopback_address() {
     each_flavour(|flavour| {
-        let mut n = Node::new(config(flavour));
+        let run_dir = tempfile::tempdir().unwrap();
+        let mut n = Node::new(Config {
+            run_dir: run_dir.path().to_owned(),
+            ..config(flavour)
+        });
         n.sync(&exposed());
         let _server = n.host.serve(Protocol::Tcp, "127.0.0.1:81", "host");
         n.host.ask(Protocol::Tcp, "127.0.0.1:30001").unwrap();
@@ -85,7 +89,7 @@ fn nobody_outside_reaches_a_loopback_address() {
         n.outside
             .ip("route add 127.0.0.0/8 via 192.168.60.1 src 192.168.60.2");
         for address in ["127.0.0.1:81", "127.0.0.1:30001"] {
-            let kind = error_of(n.outside.ask(Protocol::Tcp, address));
+            let kind = error_of(n.ask(Who::Outside, Protocol::Tcp, address));
             assert_eq!(kind, ErrorKind::TimedOut, "{address}");
         }
         let dropped = n.host.must_run(&[
@@ -151,7 +155,8 @@ fn an_address_that_comes_later_serves_node_ports_at_once() {
                 n.host.ip(&format!("addr add {later}/32 dev uplink"));
                 n.outside
                     .ip(&format!("route replace {later} via 192.168.60.1"));
-                let answer = n.outside.ask(Protocol::Tcp, &format!("{later}:30001"));
+                let address = format!("{later}:30001");
+                let answer = n.ask(Who::Outside, Protocol::Tcp, &address);
                 assert_eq!(
                     answer.is_ok(),
                     networks.is_none() || listed,
@@ -172,8 +177,8 @@ fn another_bit_may_mean_masquerade() {
             ..config(flavour)
         });
         n.sync(&exposed());
-        let seen = n.outside.ask(Protocol::Tcp, NODE_PORT).unwrap().client.ip();
-        assert_ne!(seen.to_string(), OUTSIDE);
+        let seen = n.ask(Who::Outside, Protocol::Tcp, NODE_PORT).unwrap();
+        assert_ne!(seen.client.ip().to_string(), OUTSIDE);
         let dump = n.dump(flavour);
         assert!(dump.contains("--set-xmark 0x20/0x20") && dump.contains("--set-xmark 0x20/0x0"));
         assert!(!dump.contains("0x4000"), "{dump}");

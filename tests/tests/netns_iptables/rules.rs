@@ -7,9 +7,10 @@ use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::desired::{DesiredState, LocalSources};
 use seaway_proxy_core::sync_once;
 use seaway_proxy_iptables::{Config, Flavour, Iptables, Rendered};
+use seaway_testbed::peer::Protocol;
 use seaway_testbed::{Netns, XTABLES_WAIT, require_root};
 
-use crate::node::{Node, VIP, block_on, config, each_flavour, in_v6, many, web};
+use crate::node::{Node, VIP, Who, block_on, config, each_flavour, in_v6, many, web};
 
 const FOREIGN: &str = r#"*nat
 :DOCKER - [0:0]
@@ -121,6 +122,7 @@ fn damage_is_found_and_repaired() {
             assert_ne!(n.dump(flavour), good, "{damage}");
             assert!(n.sync(&web(2)), "{damage}");
             assert_eq!(n.dump(flavour), good, "{damage}");
+            n.ask(Who::Client, Protocol::Tcp, VIP).unwrap();
         }
     });
 }
@@ -179,6 +181,7 @@ fn a_refused_transaction_is_an_error_and_changes_nothing() {
             ours.map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(nat(&n.dump(flavour)), nat(&before), "nat is as it was");
+        n.ask(Who::Client, Protocol::Tcp, VIP).unwrap();
         // With what is really there everything is put right.
         n.sync(&web(1));
         n.remove_all();
@@ -296,7 +299,10 @@ fn iptables_that_is_not_installed_is_named() {
         (error.to_string().as_str(), why.as_str()),
         ("write the nft rules", "start /nowhere/iptables-restore")
     );
-    assert_eq!(error.retry(), seaway_proxy_core::backend::Retry::Never);
+    assert_eq!(
+        error.error.retry(),
+        seaway_proxy_core::backend::Retry::Never
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use seaway_proxy_iptables::{Config, Iptables};
 use seaway_testbed::{peer, uninterrupted};
 
 mod client;
+mod failures;
 
 use crate::dual::{NODE_V6, OUTSIDE_V6, VIP_V6, both, entries, node, track};
 use crate::node::{Node, OUTSIDE, VIP, block_on, config, each_flavour, web};
@@ -212,29 +213,6 @@ fn flows_to_other_hosts_are_nobodys_business() {
         n.sync(&dns(&[0], &[0]));
         n.sync(&dns(&[1], &[1]));
         assert_eq!(ids(&before), ids(&entries(&n, "udp", &parts)));
-    });
-}
-
-#[test]
-fn a_failed_round_does_not_lose_the_clean_up() {
-    each_flavour(|flavour| {
-        let (mut n, _servers) = node(flavour);
-        n.sync(&dns(&[0], &[0]));
-        let clients = clients(&n);
-        all_answered(&clients, "pod0");
-        // A round that has written its rules and died before it came to conntrack.
-        let backend = &mut n.backend;
-        let half_done = || {
-            use seaway_proxy_core::backend::Backend as _;
-            let want = backend.render(&dns(&[1], &[1]));
-            block_on(async {
-                let have = backend.read_back().await.unwrap();
-                backend.apply(&have, &want).await.unwrap();
-            });
-        };
-        n.host.enter(half_done);
-        assert!(!n.sync(&dns(&[1], &[1])), "the rules are there");
-        all_answered(&clients, "pod1");
     });
 }
 

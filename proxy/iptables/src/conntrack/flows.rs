@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use seaway_proxy_core::desired::{FamilyState, FrontendKind, NodePortAddresses, Protocol};
 
 use super::entry::Entry;
+use super::memory::Names;
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +42,36 @@ impl Flows {
         flows
     }
 
+    /// Nobody is known to serve them.
+    pub(super) fn named(names: &Names) -> Self {
+        let nobody = BTreeSet::new;
+        let addresses = names.addresses.iter();
+        let node_ports = names.node_ports.iter();
+        Self {
+            addresses: addresses.map(|to| (*to, nobody())).collect(),
+            node_ports: node_ports.map(|to| (*to, nobody())).collect(),
+            node_port_addresses: NodePortAddresses::default(),
+        }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        Names {
+            addresses: self.addresses.keys().copied().collect(),
+            node_ports: self.node_ports.keys().copied().collect(),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.node_ports.is_empty()
+    }
+
+    /// Takes up where others may go on to as well, to be looked at as what was there `before`.
+    pub(crate) fn absorb(&mut self, others: &Self) {
+        self.addresses.extend(others.addresses.clone());
+        self.node_ports.extend(others.node_ports.clone());
+        if !others.node_ports.is_empty() {
+            self.node_port_addresses = others.node_port_addresses.clone();
+        }
     }
 
     /// `None`: it is no Service's. `own` are the node's addresses: a flow to the

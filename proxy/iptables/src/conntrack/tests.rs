@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seaway_proxy_core::desired::Protocol;
+use seaway_proxy_core::desired::{
+    FamilyState, Frontend, FrontendKind, Protocol, ServicePort, ServicePortName,
+};
 
 use super::*;
 
@@ -57,4 +59,52 @@ fn a_kernel_that_does_not_answer_is_not_asked_for_each_flow() {
     assert_eq!(left, BTreeSet::from([2, 3, 4, 5]));
     assert_eq!(cleaned.removed, 2);
     assert!(cleaned.error.is_some());
+}
+
+/// A Service of UDP, and nothing else.
+fn dns(addr: [u8; 4]) -> Flows {
+    let frontend = Frontend {
+        addr: addr.into(),
+        port: 53,
+        protocol: Protocol::Udp,
+        kind: FrontendKind::ClusterIp,
+    };
+    let port = ServicePort {
+        frontends: vec![frontend],
+        ..ServicePort::default()
+    };
+    let name = ServicePortName {
+        namespace: "default".to_owned(),
+        name: "dns".to_owned(),
+        port: String::new(),
+    };
+    let mut half = FamilyState::default();
+    half.services.insert(name, port);
+    Flows::of(&half)
+}
+
+#[test]
+fn what_was_there_while_nothing_could_be_cleaned_up_is_remembered() {
+    let [one, two] = [dns([10, 96, 0, 1]), dns([10, 96, 0, 2])];
+    let mut past = Past {
+        done: Some(one.clone()),
+        missed: Flows::default(),
+    };
+    assert!(past.is_idle(&one) && !past.is_idle(&two));
+    // It comes, cannot be cleaned up for, and goes.
+    past.missed.absorb(&two);
+    assert!(!past.is_idle(&one));
+    let flow = |to: [u8; 4]| Entry {
+        protocol: Protocol::Udp,
+        to: SocketAddr::from((to, 53)),
+        answers: SocketAddr::from(([10, 244, 0, 2], 5353)),
+        key: Vec::new(),
+    };
+    for to in [[10, 96, 0, 1], [10, 96, 0, 2]] {
+        let before = past.before();
+        let none = Flows::default();
+        assert!(flows::stale(&flow(to), &BTreeSet::new(), &none, &before));
+    }
+    assert!(Past::default().is_idle(&Flows::default()));
+    assert!(!Past::default().is_idle(&one));
 }

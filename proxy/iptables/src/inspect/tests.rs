@@ -9,13 +9,17 @@ use crate::rendered::Rendered;
 use crate::save;
 
 const SAVED: &str = r#"*filter
+:INPUT ACCEPT [0:0]
 :FORWARD ACCEPT [0:0]
 :SEAWAY-ADDRESSES - [0:0]
+:SEAWAY-INVALID - [0:0]
 :SEAWAY-PROXY-FORWARD - [0:0]
 :SEAWAY-SERVICES - [0:0]
+-A INPUT -m comment --comment "seaway services" -j SEAWAY-INVALID
 -A FORWARD -m comment --comment "seaway services" -j SEAWAY-PROXY-FORWARD
 -A FORWARD -m conntrack --ctstate NEW -m comment --comment "seaway services" -j SEAWAY-SERVICES
 -A SEAWAY-ADDRESSES -d 10.96.0.9/32 -p tcp -m comment --comment "default/empty has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+-A SEAWAY-INVALID -s 10.244.0.0/16 -p tcp -m conntrack --ctstate INVALID -j DROP
 -A SEAWAY-PROXY-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 -A SEAWAY-SERVICES -j SEAWAY-ADDRESSES
 COMMIT
@@ -82,6 +86,8 @@ fn the_way_is_shown_and_nobody_elses() {
         "10.244.0.7:8080",
         "-s 10.244.0.5/32",
         "filter -A SEAWAY-PROXY-FORWARD",
+        "filter -A INPUT",
+        "filter -A SEAWAY-INVALID -s 10.244.0.0/16",
     ] {
         assert!(all.contains(part), "{part} is not in {all}");
     }
@@ -102,6 +108,8 @@ fn what_is_altered_is_named() {
         "-s 10.244.0.5/32",
         "-A SEAWAY-PROXY-FORWARD",
         "-A SEAWAY-POSTROUTING",
+        "-A INPUT",
+        "-A SEAWAY-INVALID",
     ] {
         let rule = line(part);
         let text = shown(&web(&SAVED.replace(&format!("{rule}\n"), ""))).join("\n");
@@ -155,6 +163,22 @@ fn what_concerns_others_is_no_difference() {
         !found.holds.join("\n").contains("-d 10.96.0.1/32"),
         "{found:?}"
     );
+}
+
+/// Its packets go to whoever has asked, who may be anybody.
+#[test]
+fn what_becomes_of_an_endpoints_stray_packets_concerns_all_of_its_protocol() {
+    let drop = "-A SEAWAY-INVALID -s 10.244.0.0/16";
+    let spare = "-A SEAWAY-INVALID -d 172.30.0.11/32 -p tcp -m tcp --dport 5000 -j ACCEPT";
+    let dump = SAVED.replace(drop, &format!("{spare}\n{drop}"));
+    assert_eq!(
+        shown(&web(&dump)),
+        [format!("extra in filter, chain SEAWAY-INVALID: {spare}")]
+    );
+    assert_eq!(shown(&asked(&dump, "10.96.0.50:80", &[])).len(), 1);
+    let udp = asked(&dump, "10.96.0.1:80/UDP", &[]);
+    assert_eq!(shown(&udp), [""; 0]);
+    assert!(!udp.holds.join("\n").contains("--ctstate INVALID"));
 }
 
 #[test]

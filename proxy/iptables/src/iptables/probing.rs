@@ -1,26 +1,31 @@
 //! What the kernel and the programs of this node lack.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use seaway_proxy_core::backend::Retry;
+use seaway_proxy_core::backend::{BackendError, Retry};
 use seaway_proxy_core::desired::Family;
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use super::Iptables;
+use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
 use crate::lacking::{self, Module};
 use crate::rendered::Rendered;
 
-/// How long after a refusal it is asked once more, before IPv6 is given up.
+/// How long after a refusal it is asked once more, before anything is given up for it.
 const DOUBT: Duration = Duration::from_millis(200);
 
 impl Iptables {
-    pub(super) async fn has_ipv6(&self, writes: bool) -> bool {
+    /// Whether ip6tables works, and the kernel has what we need of it.
+    ///
+    /// # Errors
+    /// It cannot be told now; another try may work.
+    pub(super) async fn has_ipv6(&self, writes: bool) -> Result<bool, BackendError> {
         if let Some(configured) = self.config.ipv6 {
-            return configured;
+            return Ok(configured);
         }
         let program = self.flavour.commands(&self.config).save(Family::V6);
         let read = match command::is_installed(program, self.config.timeout).await {
@@ -29,12 +34,13 @@ impl Iptables {
         };
         match read {
             // What an earlier run has written need not be tried out.
-            Ok(tables) if writes && tables.nat.chains.is_empty() => !self.lacks_ipv6().await,
-            Ok(_) => true,
-            Err(error) => {
+            Ok(tables) if writes && tables.nat.chains.is_empty() => Ok(!self.lacks_ipv6().await),
+            Ok(_) => Ok(true),
+            Err(error) if is_not_here(&error) => {
                 info!(%error, "No ip6tables here, so IPv6 is not served");
-                false
+                Ok(false)
             }
+            Err(error) => Err(failure("find out whether ip6tables works", error)),
         }
     }
 
@@ -57,13 +63,17 @@ impl Iptables {
     async fn refuses_ipv6(&self) -> Option<CommandError> {
         let [v4, v6] = [Family::V4, Family::V6].map(lacking::translation);
         let error = self.try_out(Family::V6, v6).await.err()?;
-        // Only legacy takes a lock, and nft has the same status for what it is refused.
-        let locked = self.flavour == Flavour::Legacy && error.retry() == Retry::Now;
-        if locked || !error.is_refusal() {
+        if self.waited_in_vain(&error) || !error.is_refusal() {
             return None;
         }
         let taken = self.try_out(Family::V4, v4).await.is_ok();
         taken.then_some(error)
+    }
+
+    /// Whether somebody else has held the lock all the time, so that nothing was refused. Only
+    /// legacy takes one, and nft has the same status for what it is refused.
+    pub(super) fn waited_in_vain(&self, error: &CommandError) -> bool {
+        self.flavour == Flavour::Legacy && error.retry() == Retry::Now
     }
 
     pub(super) async fn has_ipset(&self) -> bool {
@@ -106,7 +116,13 @@ impl Iptables {
             return;
         }
         for module in suspects {
-            let Some(there) = self.has(module, have_sets).await else {
+            let mut told = self.has(module, have_sets).await;
+            if told == Some(false) {
+                // What passes is not to cost anybody a Service.
+                sleep(DOUBT).await;
+                told = self.has(module, have_sets).await;
+            }
+            let Some(there) = told else {
                 continue;
             };
             // Nor if the next is not taken either: whatever it was may have come in between.
@@ -156,6 +172,7 @@ impl Iptables {
         self.watch.after_write(transactions, None).await;
         match tried {
             Ok(_) => Some(true),
+            Err(error) if self.waited_in_vain(&error) => None,
             Err(error) => error.is_refusal().then_some(false),
         }
     }
@@ -180,5 +197,17 @@ impl Iptables {
             warn!(%family, %error, "Cannot remove a probe, the next read-back finds it");
         }
         Ok(removed.is_ok())
+    }
+}
+
+/// Whether a program cannot be run here, or has said that it does not work here. All else, such
+/// as that it took too long, or was killed, may pass.
+pub(super) fn is_not_here(error: &CommandError) -> bool {
+    match error {
+        CommandError::Start { source, .. } => {
+            error.is_missing() || source.kind() == ErrorKind::PermissionDenied
+        }
+        CommandError::Failed { status, .. } => status.code().is_some(),
+        _ => false,
     }
 }

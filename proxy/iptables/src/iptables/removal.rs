@@ -4,16 +4,21 @@ use seaway_proxy_core::backend::{Backend as _, BackendError, Retry};
 use seaway_proxy_core::desired::DesiredState;
 use tracing::{debug, info, warn};
 
+use super::probing::is_not_here;
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
 use crate::localhost::Localhost;
-use crate::rendered::Rendered;
+use crate::rendered::{LOCALHOST, Rendered};
+
+#[cfg(test)]
+mod tests;
 
 impl Iptables {
     /// Removes what an earlier run left in the flavour that is not in use. One
     /// that is not installed, or not in the kernel, has nothing of ours.
-    pub(super) async fn clear_other(&self) -> Result<bool, CommandError> {
+    /// `guarded` as in [`clear`](Self::clear).
+    async fn clear_other(&self, guarded: bool) -> Result<bool, CommandError> {
         let flavour = self.flavour.other();
         let program = &flavour.commands(&self.config).restore;
         let read = match command::is_installed(program, self.config.timeout).await {
@@ -21,11 +26,12 @@ impl Iptables {
             Err(error) => Err(error),
         };
         match read {
-            Ok(have) => self.clear(flavour, &have).await,
-            Err(error) => {
+            Ok(have) => self.clear(flavour, &have, guarded).await,
+            Err(error) if is_not_here(&error) => {
                 debug!(%flavour, %error, "No leftovers, this flavour does not work here");
                 Ok(false)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -35,7 +41,7 @@ impl Iptables {
         if !self.check_other || self.behind {
             return;
         }
-        match self.clear_other().await {
+        match self.clear_other(false).await {
             Ok(_any) => self.check_other = false,
             Err(error) => {
                 if std::mem::replace(&mut self.told_other, true) {
@@ -56,6 +62,10 @@ impl Iptables {
         }
     }
 
+    /// Before the rules go that keep strangers from the loopback addresses.
+    ///
+    /// # Errors
+    /// Those have to stay.
     pub(super) fn close_localhost(&self) -> Result<bool, BackendError> {
         let closed = Localhost::new(&self.config.run_dir).close();
         closed.map_err(|error| {
@@ -64,16 +74,23 @@ impl Iptables {
         })
     }
 
-    /// Tells whether there was anything.
-    pub(super) async fn clear(
+    /// Tells whether there was anything. `guarded`: except for what keeps strangers from the
+    /// loopback addresses.
+    async fn clear(
         &self,
         flavour: Flavour,
         have: &Rendered,
+        guarded: bool,
     ) -> Result<bool, CommandError> {
-        if have.is_empty() {
+        let left = if guarded {
+            guard(have)
+        } else {
+            Rendered::default()
+        };
+        if *have == left {
             return Ok(false);
         }
-        let written = self.write(flavour, have, &Rendered::default()).await;
+        let written = self.write(flavour, have, &left).await;
         if let Some(failed) = written.failed {
             return Err(failed.error);
         }
@@ -84,16 +101,51 @@ impl Iptables {
     /// Removes everything of ours, of both flavours; tells whether there was anything.
     ///
     /// # Errors
-    /// Something could not be looked for or removed; the rest may still be there.
+    /// The first of what could not be looked for or removed; the rest is removed all the same,
+    /// unless it is of use to what is left.
     pub async fn remove_everything(&mut self) -> Result<bool, BackendError> {
-        let mut any = self.close_localhost()?;
-        let have = self.read_back().await?;
-        let cleared = self.clear(self.flavour, &have).await;
-        any |= cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;
-        let cleared = self.clear_other().await;
-        any |= cleared.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
-        let destroyed = self.destroy_sets(&have, &Rendered::default()).await;
+        let closed = self.close_localhost();
+        let cleared = self.clear_both(closed.is_err()).await;
+        let mut destroyed = Ok(());
+        // Rules that are left may look into sets.
+        if let Ok((_any, have)) = &cleared {
+            destroyed = self.destroy_sets(have, &Rendered::default()).await;
+            if let Err(error) = self.conntrack.forget() {
+                warn!(%error, "Cannot remove what is remembered of Services of UDP and SCTP");
+            }
+        }
+        let (closed, (cleared, _have)) = (closed?, cleared?);
         destroyed.map_err(|e| failure("destroy sets of clients", e))?;
-        Ok(any)
+        Ok(closed || cleared)
     }
+
+    /// Both are tried. Tells whether there was anything, and what there was in the flavour that
+    /// is in use.
+    async fn clear_both(&mut self, guarded: bool) -> Result<(bool, Rendered), BackendError> {
+        let own = self.clear_own(guarded).await;
+        let other = self.clear_other(guarded).await;
+        let (any, have) = own?;
+        let more = other.map_err(|e| failure("remove leftover rules of the other flavour", e))?;
+        Ok((any || more, have))
+    }
+
+    async fn clear_own(&mut self, guarded: bool) -> Result<(bool, Rendered), BackendError> {
+        let have = self.read_back().await?;
+        let cleared = self.clear(self.flavour, &have, guarded).await;
+        let any = cleared.map_err(|e| failure(format!("remove the {} rules", self.flavour), e))?;
+        Ok((any, have))
+    }
+}
+
+/// Of our rules, those that keep strangers from the loopback addresses.
+fn guard(have: &Rendered) -> Rendered {
+    let (have, mut guard) = (&have.v4.filter, Rendered::default());
+    if let Some((chain, body)) = have.chains.get_key_value(LOCALHOST) {
+        let filter = &mut guard.v4.filter;
+        filter.chains.insert(chain.clone(), body.clone());
+        let leads = |rule: &str| rule.rsplit(' ').next() == Some(LOCALHOST);
+        let jumps = have.jumps.iter().filter(|(_, rule)| leads(rule));
+        filter.jumps = jumps.cloned().collect();
+    }
+    guard
 }

@@ -44,7 +44,10 @@ impl Iptables {
             }
         }
         if let Some(failed) = written.failed {
-            self.find_lacking(want).await;
+            // Who has waited for the lock in vain was refused nothing.
+            if !self.waited_in_vain(&failed.error) {
+                self.find_lacking(want).await;
+            }
             let what = format!("write the {} rules", self.flavour);
             return Err(failure(what, failed.error).only_in(failed.only_in));
         }
@@ -68,6 +71,9 @@ impl Iptables {
                 let error = done.failed.map_or(error, |first| first.error);
                 done.failed = Some(WriteError { only_in, error });
             }
+        }
+        if done.failed.is_none() {
+            self.told.over(flavour);
         }
         done
     }
@@ -141,10 +147,12 @@ impl Iptables {
         transaction: &str,
     ) -> Result<(), CommandError> {
         let result = self.try_restore(flavour, family, transaction).await;
-        if result.is_err() {
-            // Restore names a line number at best, so the lines are needed.
-            let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
-            error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
+        if let Err(error) = &result {
+            if self.told.is_news(flavour, family, error) {
+                // Restore names a line number at best, so the lines are needed.
+                let first = command::first_lines(transaction, TRANSACTION_LINES, "\n");
+                error!(%flavour, %family, lines = transaction.lines().count(), first, "Transaction failed");
+            }
             debug!(%flavour, %family, transaction, "Failed transaction");
         }
         result

@@ -41,3 +41,42 @@ fn what_cannot_be_remembered_is_not_set() {
     ours.open();
     assert_eq!(value(&ours), "0\n");
 }
+
+/// As where /proc/sys is mounted read-only.
+fn read_only(dir: &Path, value: &str) -> Localhost {
+    Localhost {
+        write: |_, _| Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        ..localhost(dir, value)
+    }
+}
+
+#[test]
+fn what_cannot_be_set_leaves_nothing_to_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = read_only(dir.path(), "0\n");
+    for _ in 0..2 {
+        ours.open();
+        assert!(!ours.memory.exists());
+    }
+    assert!(!ours.close().unwrap(), "there is nothing to undo");
+    // Not even what an earlier version has remembered all the same.
+    fs::write(&ours.memory, "").unwrap();
+    assert!(ours.close().unwrap());
+    assert!(!ours.memory.exists());
+    assert!(!ours.close().unwrap());
+}
+
+#[test]
+fn what_cannot_be_set_back_is_remembered_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = localhost(dir.path(), "0\n");
+    ours.open();
+    let stuck = read_only(dir.path(), "1\n");
+    for _ in 0..2 {
+        let error = stuck.close().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    }
+    assert!(ours.close().unwrap());
+    assert_eq!(value(&ours), "0");
+    assert!(!ours.memory.exists());
+}

@@ -151,6 +151,8 @@ impl Writer<'_, '_> {
                 let from = from_network(range);
                 nat.push(&chain, format_args!("{from}-g {external}"));
             }
+            // Nor is he to come to a NodePort of the same number; filter drops him.
+            nat.push(&chain, format_args!("-j ACCEPT"));
         }
         chain
     }
