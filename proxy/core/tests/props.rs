@@ -2,112 +2,25 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use seaway_proxy_core::backend::Backend;
 use seaway_proxy_core::desired::Family;
 use seaway_proxy_core::fake::Fake;
-use seaway_proxy_core::{Compiled, Compiler, Model, Node, ObjectKey, compile, sync_once};
+use seaway_proxy_core::{Compiler, Model, Node, compile, sync_once};
 
 #[path = "props/objects.rs"]
 mod objects;
+#[path = "props/world.rs"]
+mod world;
 
-use objects::{node, service, slice};
-
-/// One event of a watch: names and contents.
-#[derive(Clone, Debug)]
-enum Event {
-    ApplyService(u8, u16),
-    DeleteService(u8),
-    ApplySlice(u8, u16),
-    DeleteSlice(u8),
-}
-
-/// The objects that exist after all events.
-#[derive(Clone, Debug, Default)]
-struct World {
-    services: BTreeMap<u8, u16>,
-    slices: BTreeMap<u8, u16>,
-}
-
-impl World {
-    fn happen(&mut self, event: &Event) {
-        match *event {
-            Event::ApplyService(name, content) => {
-                self.services.insert(name, content);
-            }
-            Event::DeleteService(name) => {
-                self.services.remove(&name);
-            }
-            Event::ApplySlice(name, content) => {
-                self.slices.insert(name, content);
-            }
-            Event::DeleteSlice(name) => {
-                self.slices.remove(&name);
-            }
-        }
-    }
-
-    /// What of them is of these families.
-    fn list(&self, only: &[Family]) -> (Vec<Service>, Vec<EndpointSlice>) {
-        let services = self.services.iter();
-        let slices = self.slices.iter();
-        (
-            services
-                .filter_map(|(&name, &content)| service(name, content, only))
-                .collect(),
-            slices
-                .filter_map(|(&name, &content)| slice(name, content, only))
-                .collect(),
-        )
-    }
-
-    /// From one list of each kind, into an empty model.
-    fn compiled(&self) -> Compiled {
-        self.compiled_of(&Family::ALL)
-    }
-
-    fn compiled_of(&self, only: &[Family]) -> Compiled {
-        let mut model = Model::new();
-        let (services, slices) = self.list(only);
-        model.reset_services(&services);
-        model.reset_slices(&slices);
-        compile(&model, &node())
-    }
-}
-
-fn feed(model: &mut Model, event: &Event) {
-    match *event {
-        Event::ApplyService(name, content) => {
-            model.apply_service(&service(name, content, &Family::ALL).unwrap())
-        }
-        Event::DeleteService(name) => {
-            model.delete_service(&ObjectKey::new("ns", format!("svc{name}")))
-        }
-        Event::ApplySlice(name, content) => {
-            model.apply_slice(&slice(name, content, &Family::ALL).unwrap())
-        }
-        Event::DeleteSlice(name) => {
-            model.delete_slice(&ObjectKey::new("ns", format!("slice{name}")))
-        }
-    };
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        3 => (0..5u8, any::<u16>()).prop_map(|(name, content)| Event::ApplyService(name, content)),
-        1 => (0..5u8).prop_map(Event::DeleteService),
-        4 => (0..6u8, any::<u16>()).prop_map(|(name, content)| Event::ApplySlice(name, content)),
-        1 => (0..6u8).prop_map(Event::DeleteSlice),
-    ]
-}
+use objects::node;
+use world::{Event, Gap, World, event, feed};
 
 /// The fake never waits, so one poll is enough.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -117,27 +30,33 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Of a history of up to so many events.
+fn gap(events: usize) -> impl Strategy<Value = Gap> {
+    (0..6usize, 0..events).prop_map(|(lost, relist_at)| Gap { lost, relist_at })
+}
+
 proptest! {
-    /// However the events are ordered between the kinds, repeated, or cut short
-    /// by a relist, the state of the world alone decides.
+    /// However the events are ordered between the kinds, repeated, or lost and made up for by a
+    /// relist, the state of the world alone decides.
     #[test]
     fn only_the_present_objects_matter(
         events in proptest::collection::vec(event(), 0..40),
-        relist_at in 0..40usize,
+        gap in gap(40),
         twice in any::<u64>(),
     ) {
         let mut world = World::default();
         let mut model = Model::new();
         for (i, event) in events.iter().enumerate() {
-            feed(&mut model, event);
             world.happen(event);
-            if twice >> (i % 64) & 1 == 1 {
+            if !gap.loses(i, events.len()) {
                 feed(&mut model, event);
+                if twice >> (i % 64) & 1 == 1 {
+                    feed(&mut model, event);
+                }
             }
-            if i == relist_at {
-                let (services, slices) = world.list(&Family::ALL);
-                model.reset_slices(&slices);
-                model.reset_services(&services);
+            if gap.ends(i, events.len()) {
+                world.relist(&mut model, twice & 1 == 1);
+                prop_assert_eq!(compile(&model, &node()), world.compiled());
             }
         }
         prop_assert_eq!(compile(&model, &node()), world.compiled());
@@ -152,14 +71,15 @@ proptest! {
         }
     }
 
-    /// Following changes, in whatever portions they come, a relist that drops objects, a
-    /// repeated event or a node that changes among them, gives what computing it all gives.
+    /// Following changes, in whatever portions they come, a relist that makes up for lost
+    /// events, a repeated event or a node that changes among them, gives what computing it all
+    /// from what is there gives.
     #[test]
     fn following_is_computing(
         events in proptest::collection::vec(event(), 0..60),
         portions in any::<u64>(),
         twice in any::<u64>(),
-        relist_at in 0..60usize,
+        gap in gap(60),
         moves_at in 0..60usize,
     ) {
         let mut world = World::default();
@@ -168,30 +88,36 @@ proptest! {
         let mut compiler = Compiler::new(node.clone());
         for (i, event) in events.iter().enumerate() {
             world.happen(event);
-            // What comes just before a relist is lost, and the list makes up for it.
-            if i + 3 < relist_at || i >= relist_at {
+            let is_lost = gap.loses(i, events.len());
+            if !is_lost {
                 feed(&mut model, event);
+                if twice >> (i % 64) & 1 == 1 {
+                    feed(&mut model, event);
+                }
             }
-            if twice >> (i % 64) & 1 == 1 && i >= relist_at {
-                feed(&mut model, event);
-            }
-            if i == relist_at {
-                let (services, slices) = world.list(&Family::ALL);
-                model.reset_services(&services);
-                model.reset_slices(&slices);
+            let is_listed = gap.ends(i, events.len());
+            if is_listed {
+                world.relist(&mut model, portions & 2 == 2);
             }
             if i == moves_at {
                 node = Node { zone: Some("b".to_owned()), external_ips: false, ..Node::named("n0") };
             }
             if portions >> (i % 64) & 1 == 1 {
                 compiler.update(&mut model, &node);
-                let whole = compile(&model, &node);
+                // In the gap nobody can know more than the model.
+                let whole = if is_lost && !is_listed {
+                    compile(&model, &node)
+                } else {
+                    world.compiled_on(&node, &Family::ALL)
+                };
                 prop_assert_eq!(compiler.desired(), &whole.desired);
                 prop_assert_eq!(compiler.skipped(&model), whole.skipped);
             }
         }
         compiler.update(&mut model, &node);
-        prop_assert_eq!(compiler.desired(), &compile(&model, &node).desired);
+        let whole = world.compiled_on(&node, &Family::ALL);
+        prop_assert_eq!(compiler.desired(), &whole.desired);
+        prop_assert_eq!(compiler.skipped(&model), whole.skipped);
         // And when nothing has happened, nothing is looked at.
         prop_assert!(compiler.update(&mut model, &node).is_empty());
     }
@@ -201,13 +127,10 @@ proptest! {
     fn a_family_is_as_if_there_were_no_other(
         events in proptest::collection::vec(event(), 0..40),
     ) {
-        let mut world = World::default();
-        for event in &events {
-            world.happen(event);
-        }
+        let world = World::of(&events);
         let both = world.compiled().desired;
         for family in Family::ALL {
-            let alone = world.compiled_of(&[family]).desired;
+            let alone = world.compiled_on(&node(), &[family]).desired;
             prop_assert_eq!(alone.family(family), both.family(family));
         }
     }
@@ -215,11 +138,7 @@ proptest! {
     /// No frontend belongs to two; an endpoint never appears twice, and all are of one family.
     #[test]
     fn the_desired_state_is_sound(events in proptest::collection::vec(event(), 0..40)) {
-        let mut world = World::default();
-        for event in &events {
-            world.happen(event);
-        }
-        let desired = world.compiled().desired;
+        let desired = World::of(&events).compiled().desired;
         for family in Family::ALL {
             let half = desired.family(family);
             let frontends = half.services.values().flat_map(|port| &port.frontends);
@@ -276,11 +195,8 @@ fn histories_come_to_services_of_either_family_and_of_both() {
     let histories = proptest::collection::vec(event(), 40);
     let (mut only_v4, mut only_v6, mut both) = (0, 0, 0);
     for _ in 0..400 {
-        let mut world = World::default();
-        for event in &histories.new_tree(&mut runner).unwrap().current() {
-            world.happen(event);
-        }
-        let desired = world.compiled().desired;
+        let events = histories.new_tree(&mut runner).unwrap().current();
+        let desired = World::of(&events).compiled().desired;
         let answered = |family| -> BTreeSet<String> {
             let ports = desired.family(family).services.iter();
             let answered = ports.filter(|(_, port)| !port.endpoints().is_empty());
@@ -293,6 +209,32 @@ fn histories_come_to_services_of_either_family_and_of_both() {
     }
     eprintln!("answered in IPv4 {only_v4}, in IPv6 {only_v6}, in both {both}");
     assert!(only_v4.min(only_v6).min(both) >= 5);
+}
+
+/// Otherwise a relist that forgets nobody, or leaves everybody as he was, would do.
+#[test]
+fn relists_find_what_was_deleted_and_what_was_changed_unseen() {
+    const EVENTS: usize = 40;
+    let mut runner = TestRunner::deterministic();
+    let histories = (proptest::collection::vec(event(), EVENTS), gap(EVENTS));
+    let (mut deleted, mut changed, mut lost) = (0, 0, 0);
+    for _ in 0..400 {
+        let (events, gap) = histories.new_tree(&mut runner).unwrap().current();
+        let known = (0..=gap.relist_at).filter(|i| !gap.loses(*i, EVENTS));
+        let known: Vec<Event> = known.map(|i| events[i].clone()).collect();
+        lost += gap.relist_at + 1 - known.len();
+        let (before, now) = (World::of(&known), World::of(&events[..=gap.relist_at]));
+        for (before, now) in [(before.services, now.services), (before.slices, now.slices)] {
+            for (name, content) in before {
+                match now.get(&name) {
+                    None => deleted += 1,
+                    Some(other) => changed += usize::from(*other != content),
+                }
+            }
+        }
+    }
+    eprintln!("of {lost} lost events {deleted} deleted and {changed} changed what was known");
+    assert!(deleted >= 50 && changed >= 50);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use seaway_proxy_core::desired::{
     DesiredState, Family, FamilyState, Frontend, FrontendKind, LocalSources, Protocol, ServicePort,
     TrafficPolicy,
 };
-use seaway_proxy_core::flows::{Flow, flows};
+use seaway_proxy_core::flows::{Client, Flow, Given, flows};
 use seaway_proxy_core::interpret::interpret;
 
 /// What goes wrong, and how the desired state of a row looks then.
@@ -38,10 +38,10 @@ const FAULTS: [Fault; 20] = [
         });
     }),
     ("nobody answers while all terminate", |flow, half| {
-        let words = flow.given.endpoints.split_whitespace();
-        let only_leaving = words.into_iter().all(|word| word.contains(':'));
+        let mut endpoints = flow.given.endpoints.split_whitespace();
+        let all_terminate = endpoints.all(terminates);
         ports(half, |port| {
-            if only_leaving {
+            if all_terminate {
                 port.cluster.clear();
                 port.local.clear();
             }
@@ -72,7 +72,7 @@ const FAULTS: [Fault; 20] = [
         "source ranges without entries admit everybody",
         |_, half| {
             ports(half, |port| {
-                if port.source_ranges.as_ref().is_some_and(|r| r.len() == 1) {
+                if port.source_ranges.as_ref().is_some_and(Vec::is_empty) {
                     port.source_ranges = None;
                 }
             });
@@ -121,6 +121,12 @@ const FAULTS: [Fault; 20] = [
     }),
 ];
 
+/// Whether a row's endpoint does so, whether or not it still serves.
+fn terminates(endpoint: &str) -> bool {
+    let mut states = endpoint.split(':').skip(1);
+    states.any(|state| matches!(state, "leaving" | "gone"))
+}
+
 fn ports(half: &mut FamilyState, change: impl Fn(&mut ServicePort)) {
     half.services.values_mut().for_each(change);
 }
@@ -135,9 +141,27 @@ fn become_tcp(frontend: &mut Frontend, from: Protocol) {
     }
 }
 
+/// Source ranges of which none is usable, in either family.
+fn no_range() -> Flow {
+    Flow {
+        cases: &[133],
+        family: Family::V4,
+        given: Given {
+            spec: r#"{"loadBalancerSourceRanges": ["everybody"]}"#,
+            endpoints: "h1 t1",
+            node: |_| {},
+        },
+        from: Client::Outside,
+        to: "1.2.3.4:80",
+        protocol: Protocol::Tcp,
+        expect: "unanswered",
+    }
+}
+
 /// Every row with the state that it comes to.
 fn rows(family: Family) -> Vec<(Flow, DesiredState)> {
-    let rows = flows().into_iter().map(|flow| Flow { family, ..flow });
+    let rows = flows().into_iter().chain([no_range()]);
+    let rows = rows.map(|flow| Flow { family, ..flow });
     rows.map(|flow| (flow, flow.given.compiled(family).desired))
         .collect()
 }
@@ -173,5 +197,27 @@ fn every_seeded_fault_is_noticed_in_both_families() {
 fn without_a_fault_nothing_is_noticed() {
     for family in Family::ALL {
         assert_eq!(noticed(&rows(family), |_, _| {}), [0; 0]);
+    }
+}
+
+/// A fault that does more than it says is noticed for what it does besides.
+#[test]
+fn faults_are_noticed_where_they_are_and_nowhere_else() {
+    let fault = |name: &str| {
+        let mut all = FAULTS.into_iter();
+        all.find(|(fault, _)| *fault == name).unwrap().1
+    };
+    let all_terminate = fault("nobody answers while all terminate");
+    let no_entries = fault("source ranges without entries admit everybody");
+    let lost = fault("source ranges are lost");
+    for family in Family::ALL {
+        let rows = rows(family);
+        let leaving = noticed(&rows, all_terminate);
+        let of_leaving = |case: &u16| (140..=151).contains(case) || *case == 222;
+        assert!(leaving.iter().all(of_leaving), "{family}: {leaving:?}");
+        let (no_entries, lost) = (noticed(&rows, no_entries), noticed(&rows, lost));
+        assert!(no_entries.contains(&133), "{family}: {no_entries:?}");
+        // Those whose ranges have entries are another fault's.
+        assert!(lost.contains(&121) && !no_entries.contains(&121));
     }
 }

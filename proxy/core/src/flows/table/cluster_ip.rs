@@ -8,6 +8,9 @@ use crate::desired::Protocol;
 use crate::flows::Client::{Blocked, Endpoint, FarPod, Node, Outside, Pod};
 use crate::node::Detect;
 
+/// The number of a NodePort on some other host.
+const ELSEWHERE: &str = "198.51.100.7:30001";
+
 pub(super) fn cluster_ip(t: &mut Table) {
     t.given(PLAIN, "h1");
     t.row(&[1], Pod, CLUSTER_IP, "h1 as client");
@@ -15,6 +18,10 @@ pub(super) fn cluster_ip(t: &mut Table) {
     t.row(&[6], Pod, "172.30.0.41:81", "untouched");
     t.row_by(Protocol::Udp, &[6], Pod, CLUSTER_IP, "untouched");
     t.row(&[8], Pod, "172.30.0.50:80", "untouched");
+    // No range of addresses is asked for, so none can come too late for a Service.
+    t.given(r#"{"clusterIP": "203.0.113.78"}"#, "h1");
+    t.row(&[10], Pod, "203.0.113.78:80", "h1 as client");
+    t.row(&[9], Pod, "203.0.113.79:80", "untouched");
     t.given(PLAIN, "h1 t1");
     t.row(&[3, 27, 118], Pod, CLUSTER_IP, "h1 t1 as client");
     t.row(&[11], Node, CLUSTER_IP, "h1 t1 as node");
@@ -28,6 +35,7 @@ pub(super) fn cluster_ip(t: &mut Table) {
         t.row_by(protocol, &[5], Pod, "172.30.0.41:53", "h1 t1 as client");
         t.row_by(protocol, &[76], Outside, NODE_PORT, "h1 t1 as node");
     }
+    t.row_by(Protocol::Udp, &[209], Pod, ELSEWHERE, "untouched");
     t.given(
         r#"{"ports": [{"name": "sctp", "port": 53, "protocol": "SCTP", "nodePort": 30001}]}"#,
         "h1",
@@ -90,8 +98,10 @@ pub(super) fn cluster_ip(t: &mut Table) {
 }
 
 pub(super) fn no_endpoints(t: &mut Table) {
+    t.given(PLAIN, "h1");
+    t.row(&[49], Pod, CLUSTER_IP, "h1 as client");
     t.given(PLAIN, "");
-    t.row(&[40], Pod, CLUSTER_IP, "refused");
+    t.row(&[40, 48, 49], Pod, CLUSTER_IP, "refused");
     t.external(&[41, 43, 44], Outside, "refused");
     t.external(&[42, 44], Pod, "refused");
     t.external(&[45], Node, "refused");
@@ -106,6 +116,9 @@ pub(super) fn no_endpoints(t: &mut Table) {
     t.row(&[46, 145], Outside, VIP, "refused");
     t.given(PLAIN, "h1:starting");
     t.row(&[47], Pod, CLUSTER_IP, "refused");
+    // What a pod that was evicted is, until its slice is without it.
+    t.given(PLAIN, "h1:unready");
+    t.row(&[48], Pod, CLUSTER_IP, "refused");
     // The other quirk of 51: the port of an address that is not served is left alone.
     t.given_on(|n| n.node_ports = one_network(), PLAIN, "");
     t.row(&[51], Outside, NODE_PORT, "refused");

@@ -29,6 +29,9 @@ pub(super) fn terminating(t: &mut Table) {
     t.given(ETP_LOCAL, "h2:leaving h3:leaving h4:gone t5");
     t.row(&[142], Pod, CLUSTER_IP, "t5 as client");
     t.row(&[143], Outside, VIP, "h2 h3 as client");
+    // The load balancer is told that nobody is here, and what still comes is served.
+    t.given(ETP_LOCAL, "h1:leaving");
+    t.row(&[222], Outside, NODE_PORT, "h1 as client");
     t.given(ETP_LOCAL, "t5:leaving");
     t.row(&[144], Pod, CLUSTER_IP, "t5 as client");
     t.row(&[144], Outside, VIP, "unanswered");

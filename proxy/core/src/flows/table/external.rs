@@ -15,6 +15,14 @@ pub(super) fn node_ports(t: &mut Table) {
     t.row(&[62], Pod, NODE_PORT, "h1 t1 as node");
     t.row(&[63, 66], Loopback, LOCALHOST, "h1 t1 as node");
     t.row(&[78], NodeAsVip, "1.2.3.4:30001", "h1 t1 as node");
+    // The same address and port as load balancer IP, which comes first and lets nobody in.
+    t.given(
+        r#"{"ports": [{"name": "http", "port": 30001, "nodePort": 30001}],
+            "loadBalancerSourceRanges": ["203.0.113.0/25"]}"#,
+        "h1 t1",
+    );
+    t.row(&[78], NodeAsVip, "1.2.3.4:30001", "unanswered");
+    t.row(&[78], Outside, NODE_PORT, "h1 t1 as node");
     t.given_on(|n| n.localhost_node_ports = false, PLAIN, "h1 t1");
     t.row(&[64], Loopback, LOCALHOST, "untouched");
     t.given_on(
@@ -63,8 +71,10 @@ pub(super) fn node_ports(t: &mut Table) {
 
 pub(super) fn external_policy(t: &mut Table) {
     t.given(PLAIN, "h1 t1");
-    t.external(&[80], Pod, "h1 t1 as node");
-    t.external(&[81, 98, 102], Outside, "h1 t1 as node");
+    t.row(&[80], Pod, NODE_PORT, "h1 t1 as node");
+    t.row(&[80, 98], Pod, VIP, "h1 t1 as node");
+    t.row(&[80, 102], Pod, EXTERNAL_IP, "h1 t1 as node");
+    t.external(&[81], Outside, "h1 t1 as node");
     t.given(ETP_LOCAL, "h1 t1");
     t.external(&[82], Outside, "h1 as client");
     t.external(&[83], Pod, "h1 t1 as client");
@@ -101,6 +111,8 @@ pub(super) fn external_policy(t: &mut Table) {
         "h1",
     );
     t.row(&[97, 99], Pod, VIP, "untouched");
+    t.given(r#"{"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}]}"#, "h1");
+    t.row(&[98], Pod, VIP, "h1 as node");
     t.given(r#"{"ports": [{"name": "http", "port": 80}]}"#, "h1");
     t.row(&[100], Outside, VIP, "h1 as node");
     t.row(&[100], Outside, NODE_PORT, "untouched");
@@ -121,6 +133,11 @@ pub(super) fn three_nodes(t: &mut Table) {
     t.given(PLAIN, "t1");
     t.row(&[101], Node, NODE_PORT, "t1 as node");
     t.row(&[101], Outside, NODE_PORT, "t1 as node");
+    // And back, while it is served.
+    t.given(ETP_LOCAL, "t1");
+    t.row(&[101], Outside, NODE_PORT, "unanswered");
+    t.given(ETP_LOCAL, "h1");
+    t.row(&[101], Outside, NODE_PORT, "h1 as client");
 }
 
 /// Who counts as a pod for the short circuit.
@@ -147,6 +164,7 @@ pub(super) fn source_ranges(t: &mut Table) {
     t.row(&[124], Pod, CLUSTER_IP, "h1 t1 as client");
     t.row(&[125], Node, VIP, "h1 t1 as node");
     t.row(&[126], NodeAsVip, VIP, "h1 t1 as node");
+    t.row(&[126], NodeAsVip, VIP_2, "h1 t1 as node");
     t.row(&[130], Blocked, EXTERNAL_IP, "h1 t1 as node");
     t.given(
         r#"{"loadBalancerSourceRanges": ["203.0.113.0/25"]}"#,
