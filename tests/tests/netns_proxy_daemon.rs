@@ -43,6 +43,9 @@ mod leftovers;
 #[path = "netns_proxy_daemon/load.rs"]
 mod load;
 
+#[path = "netns_proxy_daemon/metrics.rs"]
+mod metrics;
+
 #[path = "netns_proxy_daemon/mtu.rs"]
 mod mtu;
 
@@ -61,11 +64,19 @@ mod pools;
 #[path = "netns_proxy_daemon/node.rs"]
 mod node;
 
+#[path = "netns_proxy_daemon/ours.rs"]
+mod ours;
+
+#[path = "netns_proxy_daemon/pod.rs"]
+mod pod;
+
 #[path = "netns_proxy_daemon/reports.rs"]
 mod reports;
 
 #[path = "netns_proxy_daemon/restarts.rs"]
 mod restarts;
+#[path = "netns_proxy_daemon/retyped.rs"]
+mod retyped;
 #[path = "netns_proxy_daemon/rolling.rs"]
 mod rolling;
 #[path = "netns_proxy_daemon/sets.rs"]
@@ -74,6 +85,8 @@ mod sets;
 mod starts;
 #[path = "netns_proxy_daemon/stopping.rs"]
 mod stopping;
+#[path = "netns_proxy_daemon/storm.rs"]
+mod storm;
 #[path = "netns_proxy_daemon/switches.rs"]
 mod switches;
 
@@ -94,6 +107,9 @@ mod uplink;
 
 #[path = "netns_proxy_daemon/uplink_changes.rs"]
 mod uplink_changes;
+
+#[path = "netns_proxy_daemon/variables.rs"]
+mod variables;
 
 #[path = "netns_proxy_daemon/wide.rs"]
 mod wide;

@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{Cli, ExplainArgs, RunArgs, Verb};
 use crate::chain::Chain;
 use crate::cleanup;
-use crate::client::api_client;
+use crate::client::{api_client, measured_client};
 use crate::config::Config;
 use crate::config_file::Followed;
 use crate::explain;
@@ -165,16 +165,16 @@ async fn run_verb(mut args: RunArgs) -> Result<(), Failure> {
     }
     proc_sys::make_writable();
     info!(url = %kube.cluster_url, "Following the API server");
-    let client = api_client(kube)
+    let api = measured_client(kube)
         .context("use the kubeconfig or service account")
         .map_err(Failure::Usage)?;
     let only_node = config
         .pod_network
         .is_none()
         .then_some(config.node_name.as_str());
-    let sources = Sources::from_client(&client, only_node);
+    let sources = Sources::from_client(&api.client, only_node);
     let shutdown = CancellationToken::new();
-    let running = run_with(config, sources, Some(client), shutdown.clone());
+    let running = run_with(config, sources, Some(api), shutdown.clone());
     until_stopped(running, followed, shutdown)
         .await
         .map_err(Failure::Run)

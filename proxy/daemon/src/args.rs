@@ -54,9 +54,9 @@ pub enum Verb {
     /// Exit status: 0 if the kernel is as it should be, 1 if not, 64 for bad usage, 69 if that
     /// cannot be found out.
     Explain(Box<ExplainArgs>),
-    /// Say whether the daemon has brought everything into the kernel
+    /// Say whether the daemon has brought everything into the kernel, and it is still there
     ///
-    /// Exit status: 0 if it has, 1 if not or if no daemon runs, 64 for bad usage, 69 if that
+    /// Exit status: 0 if so, 1 if not or if no daemon runs, 64 for bad usage, 69 if that
     /// cannot be found out.
     Status(Box<StatusArgs>),
     /// Once the daemon has ended, remove everything of ours: CNI conf, routes, rules, BPF objects

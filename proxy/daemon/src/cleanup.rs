@@ -16,12 +16,12 @@ use crate::install::Installed;
 /// made them, and what `install` has left.
 ///
 /// The conf goes first, so that no pod starts on half a network; the plugin's binary
-/// goes last, and not before no pod needs it to be deleted. A daemon that runs on would
-/// write everything again, so it has to be ended before.
+/// goes last, and not before the conf is gone and no pod needs it to be deleted. A daemon
+/// that runs on would write everything again, so it has to be ended before.
 ///
 /// # Errors
 /// The first part that could not be looked for or removed; the other parts are removed
-/// all the same. Also if a pod still needs the plugin.
+/// all the same. Also if a pod, the conf or a daemon still needs the plugin, which stays then.
 pub async fn cleanup(config: Config, installed: Installed) -> anyhow::Result<()> {
     let mut outcome = Ok(());
     let mut part = |name: &'static str, result: anyhow::Result<bool>| match result {
@@ -38,8 +38,10 @@ pub async fn cleanup(config: Config, installed: Installed) -> anyhow::Result<()>
             removed.context("on a blocking thread").and_then(|r| r),
         );
     }
-    // Nobody listens any more, and it belongs to no part.
-    if let Err(error) = explain::server::remove(&config.run_dir) {
+    // What a dead daemon has left belongs to no part.
+    if installed.daemon_runs().await {
+        warn!("A daemon runs, and writes everything again");
+    } else if let Err(error) = explain::server::remove(&config.run_dir) {
         warn!(%error, "Cannot remove the daemon's socket");
     }
     part(
@@ -56,13 +58,15 @@ pub async fn cleanup(config: Config, installed: Installed) -> anyhow::Result<()>
     );
     // Only now, or the runtime would start pods on the former network beside ours.
     part("foreign confs set aside", installed.put_confs_back());
-    part("the CNI plugin", installed.remove_plugin());
+    part("the CNI plugin", installed.remove_plugin().await);
     outcome
 }
 
 fn remove_conf(network: &PodNetworkConfig) -> anyhow::Result<bool> {
-    let conf = ConfFile::new(&network.cni_conf_dir, &network.run_dir).remove()?;
-    let state = StateFile::new(&network.run_dir).remove()?;
+    let conf = ConfFile::new(&network.cni_conf_dir, &network.run_dir).remove();
+    // Also where the conf stays: without it the plugin starts no pod on half a network.
+    let state = StateFile::new(&network.run_dir).remove();
+    let (conf, state) = (conf?, state?);
     Ok(conf || state)
 }
 

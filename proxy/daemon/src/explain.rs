@@ -7,7 +7,8 @@
 //!
 //! The daemon's own loop answers what is about the kernel, between two rounds, so nothing
 //! changes while it looks. Whoever asks changes nothing; what an answer finds altered in the
-//! kernel, the daemon repairs after it.
+//! kernel, the daemon repairs after it. `status` asks the loop for one thing alone, whether
+//! the kernel is as it should be; the rest is known without it, also while it is busy.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -26,6 +27,7 @@ mod alone;
 mod answer;
 mod client;
 mod desk;
+mod look;
 pub(crate) mod server;
 mod status;
 #[cfg(test)]
@@ -35,7 +37,8 @@ use answer::Report;
 pub(crate) use answer::{Facts, inspect, report};
 #[cfg(test)]
 pub(crate) use desk::Bell;
-pub(crate) use desk::{Desk, GoodRound, Question};
+pub(crate) use desk::{AddressQuestion, Desk, GoodRound, Question};
+pub(crate) use look::{Look, look};
 
 /// Where a daemon listens below its run dir.
 pub(crate) const SOCKET: &str = "proxy.sock";
@@ -90,7 +93,8 @@ fn tell(args: &ExplainArgs, report: &Report) -> anyhow::Result<ExitCode> {
     Ok(code(report.agree))
 }
 
-/// `status`: prints it; the exit code says whether all is in sync.
+/// `status`: prints it; the exit code says whether all is in sync, and the kernel is as it
+/// should be.
 ///
 /// # Errors
 /// Nothing can be said: no root, or a daemon that does not answer.

@@ -27,8 +27,7 @@ pub(crate) fn services(family: Family) -> &'static str {
 
 /// The pod network's; not in kube-proxy.
 pub(crate) const POD_NETWORK: &str = "PodNetwork";
-/// The CNI conf's; not in kube-proxy. What keeps it from being written, such as a full disk,
-/// is not mended by a restart, so it does not count for `/livez`.
+/// The CNI conf's; not in kube-proxy.
 pub(crate) const CNI_CONF: &str = "CNIConf";
 
 /// What decides about health; shared by those who write and those who ask.
@@ -51,6 +50,8 @@ struct Part {
     updated: Timestamp,
     /// Since when the oldest thing that is not written yet has waited.
     waiting: Option<Instant>,
+    /// Whether the last write has left something out.
+    lacking: bool,
 }
 
 /// How fresh a part is.
@@ -99,13 +100,7 @@ impl Health {
 
     /// `part` has something to write, since `now` if nothing waits already.
     pub(crate) fn queued(&self, part: &'static str, now: Instant) {
-        let mut state = self.lock();
-        let updated = state.started;
-        let part = state.parts.entry(part).or_insert(Part {
-            updated,
-            waiting: None,
-        });
-        part.waiting.get_or_insert(now);
+        self.lock().part(part).waiting.get_or_insert(now);
     }
 
     /// `part` has written what it had.
@@ -113,8 +108,17 @@ impl Health {
         let done = Part {
             updated: Timestamp::now(),
             waiting: None,
+            lacking: false,
         };
         self.lock().parts.insert(part, done);
+    }
+
+    /// `part` has written what it had, except for something that concerns one peer or the like:
+    /// it is not done, and not ill either.
+    pub(crate) fn partly_updated(&self, part: &'static str) {
+        let mut state = self.lock();
+        let part = state.part(part);
+        (part.waiting, part.lacking) = (None, true);
     }
 
     /// Whether cloud load balancers should send traffic to this node (KEP-3836).
@@ -128,15 +132,18 @@ impl Health {
         let part = state.parts.get(part)?;
         Some(Freshness {
             updated: part.updated,
-            done: part.waiting.is_none(),
+            done: part.waiting.is_none() && !part.lacking,
         })
     }
 
     /// `/livez`: a restart of the process may help if this is not healthy.
+    ///
+    /// Services alone count. What keeps the pod network or the CNI conf from being written, such
+    /// as somebody else's route, a link that is late or a full disk, is there after a restart,
+    /// too, and nobody would follow Services meanwhile.
     pub(crate) fn livez(&self, now: Instant) -> (bool, Report) {
-        let report = self
-            .lock()
-            .report(now, self.timeout, |name| name != CNI_CONF);
+        let is_services = |name: &str| Family::ALL.into_iter().any(|of| services(of) == name);
+        let report = self.lock().report(now, self.timeout, is_services);
         (report.healthy, report)
     }
 
@@ -150,7 +157,8 @@ impl Health {
         })
     }
 
-    /// `/healthz`: `/livez`, and whether the node should get traffic from outside.
+    /// `/healthz`: whether the node should get traffic from outside, for which every part counts:
+    /// without the pod network Services have no endpoints on other nodes.
     pub(crate) fn healthz(&self, now: Instant) -> (bool, Report) {
         let state = self.lock();
         let mut report = state.report(now, self.timeout, |_| true);
@@ -168,6 +176,15 @@ impl Health {
 }
 
 impl State {
+    fn part(&mut self, name: &'static str) -> &mut Part {
+        let new = Part {
+            updated: self.started,
+            waiting: None,
+            lacking: false,
+        };
+        self.parts.entry(name).or_insert(new)
+    }
+
     /// Of those parts that count.
     fn report(&self, now: Instant, timeout: Duration, counts: impl Fn(&str) -> bool) -> Report {
         let current_time = Timestamp::now();

@@ -6,12 +6,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use seaway_podnet::ConfFile;
+use anyhow::Context as _;
 use tracing::{info, warn};
 
 use crate::foreign_confs;
 
+mod callers;
 mod files;
 mod host_config;
 mod plugin;
@@ -107,16 +107,13 @@ fn loopback(dir: &std::path::Path, wanted: bool) -> anyhow::Result<()> {
 /// Removes what an install has left on a node from which the rest is gone.
 ///
 /// # Errors
-/// The CNI conf is there still, a pod needs the plugin, or a step failed.
+/// The CNI conf is there still, a daemon runs, a pod needs the plugin, or a step failed.
 pub async fn uninstall(installed: Installed) -> anyhow::Result<()> {
-    let conf = installed.cni_conf_dir.join(ConfFile::NAME);
-    if conf.symlink_metadata().is_ok() {
-        let conf = conf.display();
-        bail!("{conf} tells the runtime to call the plugin: `seaway-proxy cleanup` comes first");
-    }
+    let callers = installed.require_no_caller().await;
+    callers.context("`seaway-proxy cleanup` comes first, without a daemon")?;
     let settings = installed.remove_settings().await;
     let confs = installed.put_confs_back();
-    installed.remove_plugin()?;
+    installed.remove_plugin().await?;
     settings.and(confs).map(drop)
 }
 
@@ -130,12 +127,23 @@ impl Installed {
         Ok(take_over::put_back(&self.cni_conf_dir)?)
     }
 
-    /// The last step: until then a pod that is deleted calls the plugin.
-    pub(crate) fn remove_plugin(&self) -> anyhow::Result<bool> {
+    /// Whether a daemon of this node is still at work.
+    pub(crate) async fn daemon_runs(&self) -> bool {
+        callers::daemon_runs(&self.run_dir).await
+    }
+
+    async fn require_no_caller(&self) -> anyhow::Result<()> {
+        callers::require_none(&self.cni_conf_dir, &self.run_dir).await
+    }
+
+    /// The last step: until then a pod that is deleted calls the plugin. It stays as long as
+    /// there is a conf, whoever has kept that from being removed or has written it again.
+    pub(crate) async fn remove_plugin(&self) -> anyhow::Result<bool> {
         let data_dir = records::data_dir(&self.run_dir);
         let mut any = false;
         if let Some(dir) = &self.cni_bin_dir {
             if plugin::is_there(dir)? {
+                self.require_no_caller().await?;
                 records::require_none(&data_dir, &dir.join(plugin::NAME))?;
             }
             any = plugin::remove(dir)?;

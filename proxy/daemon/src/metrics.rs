@@ -20,14 +20,18 @@ use seaway_proxy_core::desired::{DesiredState, Family};
 
 use crate::config::ServiceProxy;
 
+mod api_requests;
 mod drift;
 mod pod_network;
+mod process;
 mod sync;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use api_requests::{ApiRequests, ToServer, UnderWay};
 use drift::DriftMetrics;
 pub(crate) use pod_network::PodNetworkMetrics;
+use process::Process;
 pub(crate) use sync::Round;
 use sync::SyncMetrics;
 
@@ -114,6 +118,7 @@ impl Metrics {
         };
         metrics.register_as_kube_proxy(registry.sub_registry_with_prefix("kubeproxy"), mode);
         metrics.register_own(registry.sub_registry_with_prefix("seaway"));
+        registry.register_collector(Box::new(Process));
         metrics
     }
 

@@ -263,12 +263,21 @@ impl PodNetworkLoop {
                 news
             });
         }
+        self.judge(memory, this, outcome);
+    }
+
+    /// What it means for the node's health and for the next round, which comes soon if anything
+    /// has failed. One peer's route makes no node ill: it has its line in the log, and counts.
+    fn judge(&self, memory: &mut Memory, held: (Desired, Option<Uplink>), outcome: &Outcome) {
         if outcome.good {
             self.health.updated(POD_NETWORK);
-            memory.held = Some(this);
-        } else {
-            self.failed(memory);
+            memory.held = Some(held);
+            return;
         }
+        if outcome.failure.is_none() {
+            self.health.partly_updated(POD_NETWORK);
+        }
+        self.failed(memory);
     }
 
     fn failed(&self, memory: &mut Memory) {

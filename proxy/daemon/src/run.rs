@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::client::MeasuredClient;
 use crate::config::{Config, ServiceProxy};
 use crate::events::{Events, Occurrence, Publisher, Served};
 use crate::explain::{self, Desk};
@@ -43,11 +44,12 @@ pub async fn run(
     run_with(config, sources, None, shutdown).await
 }
 
-/// Likewise; `api` is told what an operator should see at the objects concerned.
+/// Likewise; `api` is told what an operator should see at the objects concerned, and how it
+/// answers is among the metrics.
 pub(crate) async fn run_with(
     config: Config,
     sources: Sources,
-    api: Option<Client>,
+    api: Option<MeasuredClient>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     info!(?config, "Starting");
@@ -58,6 +60,10 @@ pub(crate) async fn run_with(
         repair: Arc::default(),
         stop: shutdown.child_token(),
     };
+    let api = api.map(|api| {
+        api.requests.register(&mut registry);
+        api.client
+    });
     let mut tasks = Tasks::new(shared.stop.clone());
     let events = spawn_events(&mut tasks, &config.node_name, &shared, api);
     if config.service_proxy != ServiceProxy::Off {

@@ -26,6 +26,7 @@ use crate::metrics::{Changes, Metrics};
 use crate::nodes::OwnNode;
 
 pub(crate) mod node;
+mod round;
 mod rounds;
 pub(crate) mod skips;
 pub(crate) mod sync;

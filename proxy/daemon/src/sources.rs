@@ -17,6 +17,7 @@ mod lean;
 mod watch;
 
 use lean::LeanService;
+pub(crate) use watch::WATCH;
 pub use watch::lasting_watch;
 
 /// One step of a watch: something changed, or the watch is broken for now.

@@ -121,7 +121,12 @@ impl Upkeep {
                         self.repairs.look().await?;
                     }
                 }
-                _ = look.tick() => self.repairs.look().await?,
+                _ = look.tick() => {
+                    // What has broken is opened before the look, so that nothing is missed after it.
+                    notices.listen();
+                    losses.listen();
+                    self.repairs.look().await?;
+                }
                 _ = sweep.tick() => {
                     self.sweeps.sweep().await;
                     self.repairs.in_any_case();

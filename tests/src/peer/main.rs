@@ -6,17 +6,20 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use seaway_testbed::peer::{self, Dialer, Protocol, Server};
+use seaway_testbed::peer::{self, Dialer, Held, Protocol, Server};
 
 const USAGE: &str = "usage: seaway-peer ask tcp|udp|udp-unconnected ADDRESS [TIMES]
        seaway-peer serve tcp|udp ADDRESS NAME
        seaway-peer dial ADDRESS MILLISECONDS
+       seaway-peer hold ADDRESS
 
 ask prints one line per answer: the server's name, the client's address as the server sees
 it, the server's address as the client sees it. It ends with 1 at the first failure, whose
 kind it prints to standard error. serve runs until its standard input is closed. So does dial:
 every so many milliseconds it opens a connection and asks GET /hostname, and it keeps one open
-and asks again on that. It prints a line for each failure, and the counts every second.";
+and asks again on that. It prints a line for each failure, and the counts every second. hold
+opens a connection and prints how it was greeted; for each line of its standard input it asks
+on that connection and prints one, too.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         ["ask", protocol, address] => ask(protocol, address, "1"),
         ["ask", protocol, address, times] => ask(protocol, address, times),
         ["dial", address, every] => dial(address, every),
+        ["hold", address] => hold(address),
         ["serve", protocol, address, name] => serve(protocol, address, name),
         _ => Err(USAGE.to_owned()),
     };
@@ -81,6 +85,18 @@ fn dial(address: &str, every: &str) -> Result<(), String> {
         // Who reads it sees a broken pipe first; the counts are not needed then.
         dialer.run(stop, |line| drop(println_flushed(line)));
     });
+    Ok(())
+}
+
+fn hold(address: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{:?}: {error}", error.kind());
+    let mut held = Held::open(parse_address(address)?, peer::PATIENCE).map_err(failed)?;
+    println_flushed(&held.answer.to_string())?;
+    for line in std::io::stdin().lines() {
+        line.map_err(failed)?;
+        held.check().map_err(failed)?;
+        println_flushed("held")?;
+    }
     Ok(())
 }
 

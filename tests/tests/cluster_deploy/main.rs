@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod asker;
+mod rights;
 mod site;
 mod traces;
 
@@ -53,10 +54,18 @@ fn bare(cluster: &Cluster, _: &Site) -> Result<()> {
 }
 
 fn apply(cluster: &Cluster, site: &Site) -> Result<()> {
+    for node in cluster.nodes() {
+        rights::stop_forwarding(node)?;
+    }
     cluster.kubectl(&["apply", "-k", &site.deploy])?;
     wait_daemons(cluster)?;
     cluster.wait_nodes_ready(cluster.nodes().len())?;
+    rights::check(cluster)?;
+    wait(cluster, "each daemon has told of its start", || {
+        rights::have_told(cluster)
+    })?;
     for node in cluster.nodes() {
+        ensure!(rights::forwards(node)?, "{} forwards nothing", node.name());
         // What the oracle of the end has to find here, or it would find nothing there.
         let found = traces::of(node)?;
         for wanted in ["file", "link", "route", "rules"] {

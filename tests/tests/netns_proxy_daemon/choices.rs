@@ -243,3 +243,33 @@ fn load_balancers_are_told_of_this_nodes_endpoints() {
     daemon.wait_said(&["Programmed all Services", "backend=\"ebpf\""]);
     assert!(check().is_err(), "{}", daemon.log());
 }
+
+/// kube-proxy's answer failed where nobody serves its /healthz (kubernetes#87854).
+#[test]
+fn load_balancers_are_answered_where_healthz_is_switched_off() {
+    if !require_root() {
+        return;
+    }
+    let node_a = Node::new();
+    let api = FakeApi::start(&node_a.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let mut service = node_port("web", "10.96.0.1");
+    service["spec"]["type"] = json!("LoadBalancer");
+    service["spec"]["externalTrafficPolicy"] = json!("Local");
+    service["spec"]["healthCheckNodePort"] = json!(30999);
+    api.apply(SERVICES, service);
+    let mut command = node_a.command("run");
+    command.arg("--kubeconfig").arg(node_a.path("kubeconfig"));
+    command.args(NO_NETWORK).args(["--node-name", "a"]);
+    command.args(["--service-proxy", "iptables"]);
+    command.args(["--healthz-bind-address=", "--metrics-bind-address="]);
+    let daemon = node_a.launch(&mut command);
+    daemon.wait("200", || {
+        let answer = node_a.get_from("127.0.0.1:30999", "/");
+        let healthy = "\"serviceProxyHealthy\":true";
+        answer.is_ok_and(|(code, body)| code == 200 && body.contains(healthy))
+    });
+    assert!(node_a.get("/healthz").is_err());
+    assert!(node_a.get_from("127.0.0.1:10249", "/metrics").is_err());
+    assert_eq!(daemon.terminate().code(), Some(0));
+}

@@ -1,6 +1,7 @@
 //! What the daemon has made stays until `cleanup`, which tells what it has found.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use seaway_testbed::fake_api::{FakeApi, NODES, SLICES};
@@ -92,17 +93,19 @@ fn follow(mode: &str) {
     assert!(!node_a.path(CONF).exists());
 }
 
+/// Exit status and what was said.
+fn said(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), text)
+}
+
 #[test]
 fn cleanup_tells_what_it_found() {
     if !require_root() {
         return;
     }
     let node = Node::new();
-    let said = |command: &mut Command| {
-        let output = command.output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), text)
-    };
     let (code, text) = said(&mut node.command("cleanup"));
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(text.matches("Nothing to remove").count(), 7, "{text}");
@@ -112,4 +115,76 @@ fn cleanup_tells_what_it_found() {
     assert_eq!(code, Some(1), "{text}");
     assert_eq!(text.matches("Nothing to remove").count(), 6, "{text}");
     assert!(text.contains("remove the iptables rules: "), "{text}");
+}
+
+/// A node with a file in the plugin's place.
+fn with_plugin() -> (Node, PathBuf) {
+    let node = Node::new();
+    let plugin = node.path("plugins/seaway-cni");
+    fs::create_dir(node.path("plugins")).unwrap();
+    fs::write(&plugin, "plugin").unwrap();
+    (node, plugin)
+}
+
+/// With the plugin, if nobody needs it.
+fn cleanup_of_all(node: &Node) -> (Option<i32>, String) {
+    let mut command = node.command("cleanup");
+    command.arg("--cni-bin-dir").arg(node.path("plugins"));
+    command.arg("--network-manager-dir").arg(node.path("nm"));
+    command.arg("--systemd-run-dir").arg(node.path("systemd"));
+    said(&mut command)
+}
+
+#[test]
+fn the_plugin_stays_where_the_conf_cannot_be_removed() {
+    if !require_root() {
+        return;
+    }
+    let (node, plugin) = with_plugin();
+    // Not even root unlinks a folder; an immutable file takes a file system that knows such.
+    fs::create_dir_all(node.path(CONF)).unwrap();
+    fs::create_dir(node.path("run")).unwrap();
+    let state = node.path("run/pod-network.json");
+    fs::write(&state, "{}").unwrap();
+    let (code, text) = cleanup_of_all(&node);
+    assert_eq!(code, Some(1), "{text}");
+    for part in [
+        "remove the CNI conf: ",
+        "Cannot remove part=\"the CNI plugin\"",
+        "05-seaway.conflist tells the runtime to call the CNI plugin",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(plugin.exists() && !state.exists(), "{text}");
+    fs::remove_dir(node.path(CONF)).unwrap();
+    let (code, text) = cleanup_of_all(&node);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!plugin.exists(), "{text}");
+}
+
+/// It writes the conf again, perhaps only after cleanup has looked for it.
+#[test]
+fn the_plugin_stays_while_a_daemon_runs() {
+    if !require_root() {
+        return;
+    }
+    let (node, plugin) = with_plugin();
+    let api = FakeApi::start(&node.netns, API.parse().unwrap(), None);
+    fill(&api);
+    let daemon = node.start("off");
+    let socket = node.path("run/proxy.sock");
+    daemon.wait("the conf", || node.path(CONF).exists() && socket.exists());
+    let (code, text) = cleanup_of_all(&node);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("A daemon runs"), "{text}");
+    assert!(
+        text.contains("the CNI conf again") || text.contains("to call the CNI plugin"),
+        "{text}"
+    );
+    assert!(plugin.exists() && socket.exists(), "{text}");
+    daemon.wait("the conf again", || node.path(CONF).exists());
+    assert_eq!(daemon.terminate().code(), Some(0));
+    let (code, text) = cleanup_of_all(&node);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!plugin.exists() && !node.path(CONF).exists(), "{text}");
 }

@@ -15,6 +15,8 @@ use seaway_testbed::require_root;
 mod altered;
 #[path = "explain/clients.rs"]
 mod clients;
+#[path = "explain/looked.rs"]
+mod looked;
 #[path = "explain/refused.rs"]
 mod refused;
 

@@ -224,14 +224,17 @@ fn an_entry_of_a_map_altered_by_hand_is_named_and_repaired_after_it() {
     );
     let pinned = Map::HashMap(MapData::from_pin(pin).unwrap());
     let mut slots: HashMap<MapData, SlotKey, Slot> = pinned.try_into().unwrap();
-    let wanted = "wanted slot 10.96.0.1:80/TCP 0 10.244.0.5:8080";
-    let found = "found slot 10.96.0.1:80/TCP 0 10.244.0.9:8080";
-    // The daemon reads the maps now and then, so a look may come too late.
-    let named = (0..3).any(|_| {
+    let mut alter = || {
         for (key, mut slot) in slots.iter().map(Result::unwrap).collect::<Vec<_>>() {
             slot.addr = Be32::from_host(Ipv4Addr::new(10, 244, 0, 9).to_bits());
             slots.insert(key, slot, 0).unwrap();
         }
+    };
+    let wanted = "wanted slot 10.96.0.1:80/TCP 0 10.244.0.5:8080";
+    let found = "found slot 10.96.0.1:80/TCP 0 10.244.0.9:8080";
+    // The daemon reads the maps now and then, so a look may come too late.
+    let named = (0..3).any(|_| {
+        alter();
         let (code, text, _) = explain(&node, "ebpf", &["10.96.0.1:80"]);
         code == 1 && text.contains(&format!("different in the maps: {wanted}, {found}"))
     });
@@ -241,4 +244,13 @@ fn an_entry_of_a_map_altered_by_hand_is_named_and_repaired_after_it() {
     });
     assert!(node.ask("10.96.0.1:80").contains("web"));
     assert!(daemon.said(&["Repaired what somebody else"]) >= 1);
+    let missing = "missing in the kernel: slot 10.96.0.1:80/TCP 0 10.244.0.5:8080";
+    let named = (0..3).any(|_| {
+        alter();
+        let (code, text, _) = status(&node);
+        code == 1 && text.contains(missing)
+    });
+    assert!(named, "{}", daemon.log());
+    daemon.wait("the repair after a status", || status(&node).0 == 0);
+    assert!(node.ask("10.96.0.1:80").contains("web"));
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use seaway_testbed::Netns;
 use seaway_testbed::peer::{self, Held, Protocol};
 
-/// All clients together.
+/// All clients together, unless said otherwise.
 const PER_SECOND: u32 = 200;
 const CLIENTS: u32 = 4;
 /// Whoever is not answered by then has failed.
@@ -33,6 +33,12 @@ impl Load {
     /// Begins; each client asks all of `addresses` in turn.
     #[track_caller]
     pub(crate) fn start(netns: &Netns, addresses: &[&str]) -> Self {
+        Self::paced(netns, addresses, PER_SECOND)
+    }
+
+    /// The same with so many new connections a second, where the machine manages them.
+    #[track_caller]
+    pub(crate) fn paced(netns: &Netns, addresses: &[&str], per_second: u32) -> Self {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
         // Small, and the clients may outlive a test that fails.
         let shared: &'static Shared = Box::leak(Box::default());
@@ -42,7 +48,7 @@ impl Load {
         let clients = netns.enter(|| {
             let client = |n| {
                 let addresses = addresses.clone();
-                std::thread::spawn(move || shared.ask(&addresses, n))
+                std::thread::spawn(move || shared.ask(&addresses, n, per_second))
             };
             (0..CLIENTS).map(client).collect()
         });
@@ -81,8 +87,8 @@ impl Load {
 }
 
 impl Shared {
-    fn ask(&self, addresses: &[SocketAddr], client: u32) {
-        let every = Duration::from_secs(1) * CLIENTS / PER_SECOND;
+    fn ask(&self, addresses: &[SocketAddr], client: u32, per_second: u32) {
+        let every = Duration::from_secs(1) * CLIENTS / per_second;
         let started = Instant::now();
         let mut next = started + every * client / CLIENTS;
         for address in addresses.iter().cycle() {
@@ -103,6 +109,44 @@ impl Shared {
             next = next.max(Instant::now());
             pause_until(next);
         }
+    }
+}
+
+/// What has failed of all of these so far.
+pub(crate) fn failures(loads: &[Load]) -> Vec<String> {
+    loads.iter().flat_map(Load::failures).collect()
+}
+
+/// A time in which some loads go on.
+pub(crate) struct Span {
+    since: Instant,
+    /// By then.
+    answered: Vec<u64>,
+}
+
+impl Span {
+    pub(crate) fn begin(loads: &[Load]) -> Self {
+        Self {
+            since: Instant::now(),
+            answered: loads.iter().map(Load::answered).collect(),
+        }
+    }
+
+    /// How many of each load were answered since.
+    pub(crate) fn answered(&self, loads: &[Load]) -> Vec<u64> {
+        let pairs = loads.iter().zip(&self.answered);
+        pairs
+            .map(|(load, before)| load.answered() - before)
+            .collect()
+    }
+
+    /// The same for each second.
+    pub(crate) fn per_second(&self, loads: &[Load]) -> Vec<u64> {
+        let time = u64::try_from(self.since.elapsed().as_millis())
+            .unwrap()
+            .max(1);
+        let answered = self.answered(loads).into_iter();
+        answered.map(|count| count * 1000 / time).collect()
     }
 }
 

@@ -166,7 +166,12 @@ impl Node {
 
     /// A program of the node's, in its cgroup as well, where eBPF meets it.
     pub(crate) fn command_inside(&self, program: impl AsRef<OsStr>) -> Command {
-        let place = Join::new().netns(&self.netns).cgroup(&self.cgroup);
+        self.command_in(&self.netns, program)
+    }
+
+    /// The same of a pod's.
+    pub(crate) fn command_in(&self, netns: &Netns, program: impl AsRef<OsStr>) -> Command {
+        let place = Join::new().netns(netns).cgroup(&self.cgroup);
         place.command(program)
     }
 

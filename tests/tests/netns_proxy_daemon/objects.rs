@@ -278,7 +278,9 @@ fn a_condition_without_a_time_hurts_no_service_not_even_its_own() {
         daemon.wait(now, || w.ask(Protocol::Tcp, address) == now);
     }
     w.api.apply(SERVICES, odd("10.96.0.3"));
-    daemon.wait("its change", || w.ask(Protocol::Tcp, "10.96.0.3:80") == "web");
+    daemon.wait("its change", || {
+        w.ask(Protocol::Tcp, "10.96.0.3:80") == "web"
+    });
     w.api.delete(SERVICES, odd("10.96.0.3"));
     daemon.wait("its end", || !w.node.has_rule("10.96.0.3"));
 }

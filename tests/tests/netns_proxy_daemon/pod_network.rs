@@ -11,6 +11,8 @@ use seaway_testbed::{Netns, require_root};
 mod changes;
 #[path = "pod_network/foreign.rs"]
 mod foreign;
+#[path = "pod_network/ill.rs"]
+mod ill;
 #[path = "pod_network/repairs.rs"]
 mod repairs;
 

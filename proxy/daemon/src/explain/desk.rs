@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use k8s_openapi::jiff::Timestamp;
@@ -9,8 +10,10 @@ use seaway_proxy_core::backend::{Backend, BackendError};
 use seaway_proxy_core::desired::DesiredState;
 use seaway_proxy_core::explain::Target;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::answer::Report;
+use super::look::Look;
 use crate::chain::Chain;
 
 /// Questions that may wait at the same time; whoever comes then waits to be let in.
@@ -18,13 +21,23 @@ const QUEUE: usize = 8;
 
 /// One question for the loop.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) enum Question {
+    /// What an address is, by all that is known now.
+    Address(AddressQuestion),
+    /// Whether the kernel is as the last round has wanted it. This waits for no other round:
+    /// whoever asks how things are must not hasten them.
+    Kernel(oneshot::Sender<Look>),
+}
+
+/// What an address is.
+#[derive(Debug)]
+pub(crate) struct AddressQuestion {
     pub(crate) target: Target,
     pub(crate) from: Option<IpAddr>,
     answer: oneshot::Sender<Result<Report, String>>,
 }
 
-impl Question {
+impl AddressQuestion {
     /// Whoever has asked may have gone.
     pub(crate) fn answer(self, result: Result<Report, BackendError>) {
         let result = result.map_err(|error| Chain(&error).to_string());
@@ -138,20 +151,38 @@ impl Bell {
         self.said().drift_repaired
     }
 
-    /// Asks the loop; none when it has ended.
+    /// Asks the loop about an address; none when it has ended.
     pub(super) async fn ask(
         &self,
         target: Target,
         from: Option<IpAddr>,
     ) -> Option<Result<Report, String>> {
         let (answer, answered) = oneshot::channel();
-        let question = Question {
+        let question = Question::Address(AddressQuestion {
             target,
             from,
             answer,
-        };
+        });
         self.questions.send(question).await.ok()?;
         answered.await.ok()
+    }
+
+    /// Has the loop look at the kernel, unless it has other things to do for so long.
+    pub(super) async fn look(&self, patience: Duration) -> Look {
+        let (answer, answered) = oneshot::channel();
+        let asked = async {
+            let question = Question::Kernel(answer);
+            self.questions.send(question).await.ok()?;
+            answered.await.ok()
+        };
+        match timeout(patience, asked).await {
+            Ok(Some(look)) => look,
+            Ok(None) => Look::unknown("the service proxy is ending"),
+            Err(_elapsed) => {
+                let seconds = patience.as_secs_f64();
+                Look::unknown(format!("the service proxy has been busy for {seconds} s"))
+            }
+        }
     }
 }
 

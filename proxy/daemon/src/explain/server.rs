@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::desk::Bell;
+use super::look::Look;
 use super::status::{PodNetwork, ProxyStatus, Status};
 use super::{Request, SOCKET};
 use crate::config::{Config, PodNetworkConfig, ServiceProxy};
@@ -28,6 +29,9 @@ use crate::service_proxy::Feed;
 const LINE_MAX: u64 = 4096;
 /// How long a question may take to come.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long `status` waits for a look at the kernel. Thousands of Services are read in less, and
+/// what is known without it should not be kept from a person for longer.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the socket is tried to be made again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -103,7 +107,7 @@ impl Server {
 
     async fn answer(&self, request: Request) -> Result<Value, String> {
         let (target, from) = match request {
-            Request::Status => return json(&self.status()),
+            Request::Status => return json(&self.status().await),
             Request::Explain { target, from } => (target, from),
         };
         if self.service_proxy == ServiceProxy::Off {
@@ -120,22 +124,32 @@ impl Server {
         }
     }
 
-    fn status(&self) -> Status {
-        let proxy = (self.service_proxy != ServiceProxy::Off).then(|| self.proxy());
+    async fn status(&self) -> Status {
+        let proxy = if self.service_proxy == ServiceProxy::Off {
+            None
+        } else {
+            Some(self.proxy().await)
+        };
         let pod_network = self.pod_network.as_ref();
         let pod_network = pod_network.map(|config| self.pod_network(config));
-        let bad = proxy.as_ref().is_some_and(|proxy| !proxy.in_sync());
-        let bad_network = |network: &PodNetwork| !network.in_sync || !network.cni_conf;
-        Status {
-            daemon: true,
-            in_sync: !bad && !pod_network.as_ref().is_some_and(bad_network),
-            node: self.node_name.clone(),
-            service_proxy: proxy,
-            pod_network,
+        Status::of(self.node_name.clone(), proxy, pod_network)
+    }
+
+    /// What is known is told in any case; the kernel is looked at where it could agree.
+    async fn proxy(&self) -> ProxyStatus {
+        let unsettled = self.known().unsettled();
+        let kernel = match unsettled {
+            Some(why) => Look::unknown(why),
+            None => self.bell.look(LOOK_PATIENCE).await,
+        };
+        // What has come meanwhile counts as well.
+        ProxyStatus {
+            kernel,
+            ..self.known()
         }
     }
 
-    fn proxy(&self) -> ProxyStatus {
+    fn known(&self) -> ProxyStatus {
         let said = self.bell.said();
         let age = |at: Timestamp| Timestamp::now().as_second() - at.as_second();
         let metrics = &self.metrics;
@@ -151,6 +165,7 @@ impl Server {
             pending_changes: metrics.service_changes.pending() + metrics.endpoint_changes.pending(),
             failures: said.failures,
             last_error: said.error,
+            kernel: Look::default(),
             drift_repaired: said.drift_repaired,
             drift_last: said.drift_last,
             services: self.feed.model().services().count(),
@@ -212,3 +227,6 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

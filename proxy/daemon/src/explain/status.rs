@@ -5,13 +5,15 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::look::Look;
+
 /// What `status` prints; without a daemon, that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Status {
     /// Whether it runs.
     pub(super) daemon: bool,
-    /// Whether the kernel has all that is known, as far as the daemon knows.
+    /// Whether the kernel has all that is known, and is as it should be.
     pub(super) in_sync: bool,
     pub(super) node: String,
     /// `None`: the service proxy is off.
@@ -35,6 +37,8 @@ pub(super) struct ProxyStatus {
     /// Rounds in a row that failed, and why.
     pub(super) failures: u64,
     pub(super) last_error: Option<String>,
+    /// What a look at it has brought just now.
+    pub(super) kernel: Look,
     /// How often something was found changed by others, and repaired.
     pub(super) drift_repaired: u64,
     pub(super) drift_last: Option<Timestamp>,
@@ -56,10 +60,46 @@ pub(super) struct PodNetwork {
     pub(super) cni_conf: bool,
 }
 
+impl Status {
+    /// A daemon's, of its parts.
+    pub(super) fn of(
+        node: String,
+        service_proxy: Option<ProxyStatus>,
+        pod_network: Option<PodNetwork>,
+    ) -> Self {
+        let proxy = service_proxy.as_ref().is_none_or(ProxyStatus::in_sync);
+        let network = pod_network
+            .as_ref()
+            .is_none_or(|network| network.in_sync && network.cni_conf);
+        Self {
+            daemon: true,
+            in_sync: proxy && network,
+            node,
+            service_proxy,
+            pod_network,
+        }
+    }
+}
+
 impl ProxyStatus {
+    /// Why the kernel is not expected to hold what is desired; none if it is. Nobody has to look
+    /// at it to know that.
+    pub(super) fn unsettled(&self) -> Option<&'static str> {
+        if !self.received {
+            Some("the API server has not told all Services and EndpointSlices yet")
+        } else if self.failures > 0 {
+            Some("the last round has failed")
+        } else if self.last_sync.is_none() {
+            Some("nothing has been written yet")
+        } else if self.pending_changes != 0 {
+            Some("changes are pending")
+        } else {
+            None
+        }
+    }
+
     pub(super) fn in_sync(&self) -> bool {
-        let done = self.received && self.last_sync.is_some();
-        done && self.failures == 0 && self.pending_changes == 0
+        self.unsettled().is_none() && self.kernel.agree == Some(true)
     }
 }
 
@@ -104,6 +144,7 @@ impl fmt::Display for ProxyStatus {
             writeln!(f, "  failed {} times in a row: {error}", self.failures)?;
         }
         writeln!(f, "  pending changes: {}", self.pending_changes)?;
+        write!(f, "{}", self.kernel)?;
         write!(f, "  drift repaired: {}", self.drift_repaired)?;
         match self.drift_last {
             Some(at) => writeln!(f, ", last at {at}")?,
@@ -138,3 +179,6 @@ impl fmt::Display for PodNetwork {
         writeln!(f, ", CNI conf {conf}")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use seaway_proxy_core::backend::Backend as _;
 use seaway_proxy_core::explain::kernel::Deviation;
 
 use super::answer::Report;
-use super::status::{PodNetwork, ProxyStatus, Status};
 use crate::service_proxy::tests::{Bench, PATIENCE, service, slice};
 
 async fn asked(bench: &Bench, target: &str) -> Result<Report, String> {
@@ -17,7 +15,7 @@ async fn asked(bench: &Bench, target: &str) -> Result<Report, String> {
 }
 
 /// One Service with one endpoint, on a fake kernel that is read back so often.
-fn served(faults: u64, read_back: Duration) -> Bench {
+pub(super) fn served(faults: u64, read_back: Duration) -> Bench {
     let bench = Bench::new(faults, read_back);
     let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
     services(Event::InitApply(service("web", "10.96.0.1")));
@@ -111,46 +109,44 @@ async fn word_is_left_of_rounds_and_repairs() {
     bench.end().await;
 }
 
-#[test]
-fn a_status_says_what_is_wrong() {
-    let good = ProxyStatus {
-        backend: "iptables".to_owned(),
-        received: true,
-        last_sync: Some(Timestamp::UNIX_EPOCH),
-        ..ProxyStatus::default()
-    };
-    assert!(good.in_sync());
-    let bad: [fn(&mut ProxyStatus); 4] = [
-        |s| s.received = false,
-        |s| s.last_sync = None,
-        |s| s.failures = 1,
-        |s| s.pending_changes = 1,
-    ];
-    for spoil in bad {
-        let mut status = good.clone();
-        spoil(&mut status);
-        assert!(!status.in_sync(), "{status}");
-    }
-    let status = Status {
-        daemon: true,
-        in_sync: false,
-        node: "a".to_owned(),
-        service_proxy: Some(ProxyStatus {
-            variant: Some("nft".to_owned()),
-            failures: 2,
-            last_error: Some("write the nft rules".to_owned()),
-            ..good
-        }),
-        pod_network: Some(PodNetwork::default()),
-    };
-    let text = status.to_string();
-    for part in [
-        "node a: not in sync",
-        "service proxy: iptables (nft)",
-        "failed 2 times in a row: write the nft rules",
-        "pod network: not in sync, CNI conf not there",
-    ] {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
-    assert_eq!(Status::default().to_string(), "the daemon does not run\n");
+#[tokio::test]
+async fn a_look_that_finds_the_kernel_altered_has_it_repaired_after_it() {
+    // Longer than the test: without the look nothing is read back.
+    let mut bench = served(0, Duration::from_hours(1));
+    bench.synced().await;
+    let look = bench.bell.look(PATIENCE).await;
+    assert_eq!(look.agree, Some(true), "{look}");
+    bench.glass.fake.lock().await.remove_all().await.unwrap();
+    let look = bench.bell.look(PATIENCE).await;
+    assert_eq!((look.agree, look.differing), (Some(false), 1), "{look}");
+    assert_eq!(
+        look.first[0].to_string(),
+        "missing in the kernel: 10.96.0.1:80/TCP -> 10.244.0.5:8080 (default/web)"
+    );
+    bench
+        .expect("10.96.0.1:80/TCP -> 10.244.0.5:8080 (default/web)\n")
+        .await;
+    // A look comes between two rounds, so the repair's word is there.
+    let look = bench.bell.look(PATIENCE).await;
+    assert_eq!(look.agree, Some(true), "{look}");
+    assert_eq!(bench.bell.drift_repaired(), 1);
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn a_look_waits_no_longer_than_it_is_told_for_a_loop_that_is_busy() {
+    let mut bench = served(0, Duration::from_hours(1));
+    bench.synced().await;
+    // The loop is held where it begins to read.
+    let fake = bench.glass.fake.lock().await;
+    let look = bench.bell.look(Duration::from_millis(50)).await;
+    assert_eq!(look.agree, None);
+    assert!(look.to_string().contains("busy for 0.05 s"), "{look}");
+    drop(fake);
+    let look = bench.bell.look(PATIENCE).await;
+    assert_eq!(look.agree, Some(true), "{look}");
+    let bell = bench.bell.clone();
+    bench.end().await;
+    let look = bell.look(PATIENCE).await;
+    assert!(look.to_string().contains("is ending"), "{look}");
 }

@@ -20,10 +20,16 @@ use super::{Health, Report};
 use crate::events::{Events, Occurrence, Served};
 use crate::metrics::Metrics;
 
+#[cfg(test)]
+mod tests;
+
 /// kube-proxy's pause before it tries to listen again.
 const LISTEN_RETRY: Duration = Duration::from_secs(5);
 /// How long an event has to reach the API server before the end. Those of the start come first.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long whoever has begun to ask has to go on, and to take the answer, at the end. One who
+/// sends half a request would keep the whole daemon from ending.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// What tokio's `TcpListener::bind` asks for.
 const BACKLOG: u32 = 1024;
 
@@ -82,9 +88,16 @@ pub(crate) async fn serve(
     };
     let listener = listener?;
     info!(address = %addr, "Listening");
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    let stopped = stop.clone().cancelled_owned();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(stopped);
+    let late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => served,
+        () = late => Ok(()),
+    }
 }
 
 /// A taken address is the end, if the operator wants that; then an event says so.

@@ -70,14 +70,34 @@ fn the_oldest_waiting_change_decides() {
 }
 
 #[test]
-fn every_part_must_be_healthy() {
+fn every_part_counts_for_healthz_and_services_alone_are_a_reason_for_a_restart() {
     let (health, start) = eligible();
     health.queued(V4, start);
     health.queued(POD_NETWORK, start);
     health.updated(V4);
-    assert_eq!(codes(&health, start + TIMEOUT), (false, false));
+    assert_eq!(codes(&health, start + TIMEOUT), (false, true));
+    let body = serde_json::to_value(health.livez(start + TIMEOUT).1).unwrap();
+    assert_eq!(body["status"]["IPv4"]["healthy"], true);
+    assert_eq!(body["status"].get(POD_NETWORK), None);
     health.updated(POD_NETWORK);
     assert_eq!(codes(&health, start + TIMEOUT), (true, true));
+    health.queued(V4, start);
+    assert_eq!(codes(&health, start + TIMEOUT), (false, false));
+}
+
+#[test]
+fn what_was_written_but_for_something_is_healthy_and_not_done() {
+    let (health, start) = eligible();
+    health.queued(POD_NETWORK, start);
+    health.partly_updated(POD_NETWORK);
+    assert_eq!(codes(&health, start + TIMEOUT), (true, true));
+    assert!(!health.part(POD_NETWORK).unwrap().done);
+    // It is tried again, and has all of its time.
+    health.queued(POD_NETWORK, start + TIMEOUT);
+    assert_eq!(codes(&health, start + TIMEOUT * 3 / 2), (true, true));
+    assert_eq!(codes(&health, start + TIMEOUT * 2), (false, true));
+    health.updated(POD_NETWORK);
+    assert!(health.part(POD_NETWORK).unwrap().done);
 }
 
 #[test]

@@ -49,6 +49,19 @@ impl Wanted {
         }
     }
 
+    /// The same, but for a family that could not be written: of that what was `known` counts.
+    pub(crate) fn without_news_of(mut self, failed: Family, known: &Self) -> Self {
+        self.listeners.retain(|one, _| one.family != failed);
+        let kept = known.listeners().filter(|(one, _)| one.family == failed);
+        self.listeners
+            .extend(kept.map(|(one, count)| (one.clone(), count)));
+        let halves = self.node_ports.iter_mut().zip(&known.node_ports);
+        for ((own, known), _) in halves.zip(Family::ALL).filter(|(_, of)| *of == failed) {
+            own.clone_from(known);
+        }
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.listeners.is_empty()
     }

@@ -102,6 +102,15 @@ pub(crate) fn remove(path: &Path) -> Result<bool, FileError> {
     }
 }
 
+/// Whether anything has this name, be it a folder or a link that leads nowhere.
+pub(crate) fn is_there(path: &Path) -> Result<bool, FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(failed("look at", path)(error)),
+    }
+}
+
 /// Removes a folder if nothing is in it; tells whether it did.
 pub(crate) fn remove_empty_folder(path: &Path) -> Result<bool, FileError> {
     match fs::remove_dir(path) {

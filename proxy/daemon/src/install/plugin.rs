@@ -152,7 +152,7 @@ pub(crate) fn ensure_loopback(dir: &Path) -> Result<Loopback, FileError> {
 
 /// Whether the plugin is there.
 pub(crate) fn is_there(dir: &Path) -> Result<bool, FileError> {
-    Ok(look(&dir.join(NAME))?.is_some())
+    files::is_there(&dir.join(NAME))
 }
 
 /// Removes the plugin, and `loopback` if it is ours; tells whether anything was there.

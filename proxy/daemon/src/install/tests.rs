@@ -153,8 +153,8 @@ fn record(installed: &Installed, boot: &str, name: &str, text: &str) {
     fs::write(dir.join(name), text).unwrap();
 }
 
-#[test]
-fn case_61_the_plugin_stays_while_a_pod_needs_it() {
+#[tokio::test]
+async fn case_61_the_plugin_stays_while_a_pod_needs_it() {
     let (dir, installed) = node();
     let bin = installed.cni_bin_dir.clone().unwrap();
     fs::create_dir(&bin).unwrap();
@@ -184,7 +184,7 @@ fn case_61_the_plugin_stays_while_a_pod_needs_it() {
         fs::write(installed.run_dir.join("cni/seaway").join(name), "").unwrap();
     }
     let before = files(dir.path());
-    let error = installed.remove_plugin().unwrap_err().to_string();
+    let error = installed.remove_plugin().await.unwrap_err().to_string();
     for part in [
         "bin/seaway-cni stays",
         "2 pods",
@@ -199,10 +199,49 @@ fn case_61_the_plugin_stays_while_a_pod_needs_it() {
         fs::remove_file(records.join(name)).unwrap();
     }
     fs::remove_dir_all(installed.run_dir.join("cni/seaway/another-boot")).unwrap();
-    assert!(installed.remove_plugin().unwrap());
-    assert!(!installed.remove_plugin().unwrap());
+    assert!(installed.remove_plugin().await.unwrap());
+    assert!(!installed.remove_plugin().await.unwrap());
     assert_eq!(files(dir.path()), BTreeMap::new());
     assert!(!installed.run_dir.exists());
+}
+
+/// The conf goes first: whatever has kept it, the runtime calls the plugin by it.
+#[tokio::test]
+async fn case_61_the_plugin_stays_while_a_runtime_is_told_to_call_it() {
+    let (_dir, installed) = node();
+    let bin = installed.cni_bin_dir.clone().unwrap();
+    for dir in [&bin, &installed.cni_conf_dir, &installed.run_dir] {
+        fs::create_dir(dir).unwrap();
+    }
+    let plugin = bin.join("seaway-cni");
+    fs::write(&plugin, "plugin").unwrap();
+    let stays = async |why: &str| {
+        for error in [
+            installed.remove_plugin().await.map(drop).unwrap_err(),
+            uninstall(installed.clone()).await.unwrap_err(),
+        ] {
+            let error = format!("{error:#}");
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(plugin.exists());
+    };
+    let conf = installed.cni_conf_dir.join("05-seaway.conflist");
+    fs::write(&conf, "{}").unwrap();
+    stays("05-seaway.conflist tells the runtime to call the CNI plugin").await;
+    fs::remove_file(&conf).unwrap();
+    // What it leads to may come at any time.
+    std::os::unix::fs::symlink("/nowhere", &conf).unwrap();
+    stays("05-seaway.conflist tells").await;
+    fs::remove_file(&conf).unwrap();
+    // Whoever listens writes it again within seconds.
+    let socket = installed.run_dir.join("proxy.sock");
+    let daemon = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    stays("proxy.sock would write the CNI conf again").await;
+    // A dead one has left its socket.
+    drop(daemon);
+    assert!(socket.exists());
+    assert!(installed.remove_plugin().await.unwrap());
+    assert!(!plugin.exists());
 }
 
 #[test]

@@ -8,6 +8,8 @@ use seaway_proxy_core::desired::{
 
 use super::*;
 
+mod names;
+
 const BOTH: &[Family] = &Family::ALL;
 
 fn of(mode: ServiceProxy) -> (Metrics, Registry) {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_podnet::{
-    Changes, Desired, Family, IpNetwork, Path, PodRoutes, Settings, Skip, Uplink, Waiting,
+    Changes, Desired, Family, IpNetwork, Path, PodNetworkError, PodRoutes, Settings, Skip, Uplink,
+    Waiting,
 };
 use tracing::{debug, info, warn};
 
@@ -12,7 +13,7 @@ use crate::chain::Chain;
 #[cfg(test)]
 mod tests;
 
-/// Names in one line; the rest is counted.
+/// Names in one line, and lines about failures of one round; the rest is counted.
 const NAMES: usize = 5;
 /// What IPv6 needs of every link (RFC 8200, section 5).
 const MIN_MTU_V6: u32 = 1280;
@@ -114,17 +115,18 @@ impl Said {
     /// at it.
     pub(super) fn changed(&mut self, changes: &Changes, drift: bool) {
         skips(&mut self.out_of_reach, &changes.skipped);
-        let now: BTreeMap<String, String> = changes
-            .failed
-            .iter()
-            .map(|error| (error.to_string(), Chain(error).to_string()))
-            .collect();
-        for (what, error) in &now {
-            if !self.failures.contains(what) {
-                warn!(%error, "Cannot program a part of the pod network, trying again");
-            }
+        let news = failures(&mut self.failures, &changes.failed);
+        let (named, rest) = news.split_at(news.len().min(NAMES));
+        for error in named {
+            warn!(%error, "Cannot program a part of the pod network, trying again");
         }
-        self.failures = now.into_keys().collect();
+        if !rest.is_empty() {
+            let more = rest.len();
+            warn!(
+                more,
+                "Cannot program other parts of the pod network either, trying again"
+            );
+        }
         let (replaced, removed, node) = (changes.replaced, changes.removed, changes.node);
         match (replaced + removed > 0 || node, drift) {
             (true, false) => info!(replaced, removed, node, "Programmed the pod network"),
@@ -144,6 +146,25 @@ fn skips(told: &mut BTreeSet<Skip>, skipped: &[Skip]) {
         warn!(node, %reason, "Skipped a node in the pod network");
     }
     *told = now;
+}
+
+/// Those that have not been told of, with their causes.
+fn failures(told: &mut BTreeSet<String>, failed: &[PodNetworkError]) -> Vec<String> {
+    let line = |error: &PodNetworkError| (tried(error), Chain(error).to_string());
+    let now: BTreeMap<String, String> = failed.iter().map(line).collect();
+    let news = now.iter().filter(|(tried, _)| !told.contains(*tried));
+    let news = news.map(|(_, error)| error.clone()).collect();
+    *told = now.into_keys().collect();
+    news
+}
+
+/// What a failure is known by: what was tried on which object. Its cause may be another one with
+/// each round.
+fn tried(error: &PodNetworkError) -> String {
+    match error {
+        PodNetworkError::Routes { source } => source.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// The own ranges that are in none of the cluster's.

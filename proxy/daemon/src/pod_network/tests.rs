@@ -2,7 +2,7 @@ use std::io;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use seaway_podnet::{Node, PodRoutes, Settings};
+use seaway_podnet::{Changes, Node, PodRoutes, Settings};
 
 use super::*;
 use crate::config::ServiceProxy;
@@ -87,4 +87,36 @@ async fn a_look_at_the_uplink_that_fails_is_no_reason_to_send_another_way() {
     assert_eq!(failures(&registry), "1");
     let fresh = a.health.part(POD_NETWORK).unwrap();
     assert!(!fresh.done);
+}
+
+#[tokio::test]
+async fn a_peers_route_that_cannot_be_written_makes_no_node_ill_and_a_failed_round_does() {
+    let mut registry = Registry::default();
+    let mut a = node_a(&mut registry);
+    a.health.set_node_eligible(true);
+    let mut memory = Memory::default();
+    let want = a.want(&mut memory, Ok(None)).await.unwrap().unwrap();
+    for (failure, healthy) in [(None, true), (Some("no uplink".to_owned()), false)] {
+        let foreign = PodNetworkError::ForeignRoute {
+            cidr: "10.244.1.0/24".parse().unwrap(),
+            via: "172.30.0.12".parse().unwrap(),
+        };
+        let changes = Changes {
+            failed: vec![foreign],
+            ..Changes::default()
+        };
+        let outcome = Outcome {
+            changes: Some(changes),
+            failure,
+            ..Outcome::default()
+        };
+        // Whatever waits has waited for too long.
+        a.health.queued(POD_NETWORK, Instant::now());
+        a.ended(&mut memory, want.clone(), &outcome);
+        let now = Instant::now();
+        assert_eq!(a.health.healthz(now).0, healthy);
+        assert!(a.health.livez(now).0);
+        assert!(!a.health.part(POD_NETWORK).unwrap().done);
+    }
+    assert_eq!(failures(&registry), "2");
 }

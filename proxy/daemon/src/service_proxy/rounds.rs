@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::skips::Skips;
 use crate::config::SyncConfig;
+use crate::outage::Outage;
 
 /// When rounds happen. Pauses are counted from the end of a round.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,10 @@ pub(super) struct Rounds<R> {
     pub(super) have: Option<R>,
     /// The last generation that a round has covered.
     pub(super) generation: u64,
+    /// The last one that is in the kernel.
+    written: Option<u64>,
     pub(super) failures: u32,
+    pub(super) outage: Outage,
     last: Duration,
     read_back_at: Instant,
     pub(super) not_before: Instant,
@@ -146,7 +150,9 @@ impl<R> Rounds<R> {
             compiler: Compiler::new(Node::named(node_name)),
             have: None,
             generation: u64::MAX,
+            written: None,
             failures: 0,
+            outage: Outage::default(),
             last: Duration::ZERO,
             read_back_at: now,
             not_before: now,
@@ -162,6 +168,11 @@ impl<R> Rounds<R> {
 
     pub(super) fn read_back_due(&self, now: Instant) -> bool {
         now >= self.read_back_at
+    }
+
+    /// Whether something in it may not be in the kernel.
+    pub(super) fn is_news(&self, generation: u64) -> bool {
+        self.written != Some(generation)
     }
 
     pub(super) fn begun(&mut self, generation: u64) {
@@ -213,6 +224,7 @@ impl<R> Rounds<R> {
     }
 
     pub(super) fn succeeded(&mut self) {
+        self.written = Some(self.generation);
         self.failures = 0;
         self.backoff = self.timing.backoff();
         let pause = self
@@ -229,6 +241,8 @@ impl<R> Rounds<R> {
             Retry::Never => self.timing.retry_max,
             _ => self.backoff.next().unwrap_or(self.timing.retry_max),
         };
+        // What comes by chance is added to the longest pause, too.
+        let pause = pause.min(self.timing.retry_max).max(self.timing.pause_min);
         let now = Instant::now();
         // A change may be what helps, so it is not made to wait as long.
         self.not_before = now + self.timing.pause_max.min(pause);
@@ -295,6 +309,26 @@ mod tests {
         rounds.took(Some(false), Duration::from_millis(10), true);
         rounds.succeeded();
         assert!(pause(&mut rounds) <= 2);
+    }
+
+    #[tokio::test]
+    async fn a_retry_keeps_the_operators_shortest_and_longest_pause() {
+        let timing = Timing {
+            pause_min: Duration::from_secs(10),
+            pause_max: Duration::from_secs(10),
+            ..Timing::DEFAULT
+        };
+        for (timing, least) in [(Timing::DEFAULT, 0), (timing, 10)] {
+            let mut rounds = Rounds::<()>::new(timing, "a");
+            for _ in 0..20 {
+                let before = Instant::now();
+                rounds.failed(Retry::Backoff);
+                let first = rounds.not_before - before;
+                assert!(first >= Duration::from_secs(least), "{first:?}");
+                let last = rounds.at_latest - Instant::now();
+                assert!(last <= Duration::from_secs(30), "{last:?}");
+            }
+        }
     }
 
     #[tokio::test]

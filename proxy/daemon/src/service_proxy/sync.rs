@@ -1,26 +1,22 @@
-//! When to make the kernel match: the timer around [`sync_once`].
+//! When to make the kernel match: the timer around [`sync_once`](seaway_proxy_core::sync_once).
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use seaway_proxy_core::backend::{Backend, BackendError, Retry};
-use seaway_proxy_core::desired::Family;
-use seaway_proxy_core::{fingerprint, sync_once};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use seaway_proxy_core::backend::Backend;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::warn;
 
 use super::node;
 use super::rounds::Rounds;
 pub(crate) use super::rounds::Timing;
 use super::{Feed, Progress};
-use crate::chain::Chain;
 use crate::config::ServicesConfig;
-use crate::explain::{self, Desk, Facts, GoodRound, Question};
-use crate::health::{self, Health};
+use crate::explain::{self, AddressQuestion, Desk, Facts, Look, Question};
+use crate::health::Health;
 use crate::health_checks::Wanted;
-use crate::metrics::{Metrics, Round};
+use crate::metrics::Metrics;
 
 /// Everything that the loop needs besides the backend.
 #[derive(Debug)]
@@ -65,8 +61,8 @@ impl SyncLoop {
         loop {
             // Seen before the model is read: what comes later starts another round.
             let generation = progress.borrow_and_update().generation;
-            for &family in backend.families() {
-                self.health.queued(health::services(family), Instant::now());
+            if rounds.is_news(generation) {
+                self.queue(backend.families().iter().copied());
             }
             rounds.begun(generation);
             match self.round(&mut backend, &mut rounds).await {
@@ -89,20 +85,56 @@ impl SyncLoop {
                     }
                     Wake::Asked(question) => asked = Some(question),
                 }
-                // What is known must be in the kernel before anybody compares.
+                // What is known must be in the kernel before anybody compares an address.
+                let waits = matches!(asked, Some(Question::Address(_)));
                 let pending = progress.borrow().generation != rounds.generation;
-                if pending && rounds.failures == 0 {
+                if waits && pending && rounds.failures == 0 {
                     break;
                 }
             }
         }
     }
 
-    /// Says what an address is; nothing changes meanwhile. Tells whether the kernel is not as
-    /// it should be.
+    /// Nothing changes meanwhile. Tells whether the kernel is not as it should be.
     async fn answer<B: Backend>(
         &self,
         question: Question,
+        backend: &mut B,
+        rounds: &Rounds<B::Rendered>,
+    ) -> bool {
+        match question {
+            Question::Address(question) => self.explain(question, backend, rounds).await,
+            Question::Kernel(answer) => self.look(answer, backend, rounds).await,
+        }
+    }
+
+    /// Says whether the kernel is as it should be.
+    async fn look<B: Backend>(
+        &self,
+        answer: oneshot::Sender<Look>,
+        backend: &mut B,
+        rounds: &Rounds<B::Rendered>,
+    ) -> bool {
+        // Who has asked while a round took long may have gone.
+        if answer.is_closed() {
+            return false;
+        }
+        // Of a change of this Node nothing but this tells.
+        let pending = self.feed.progress().borrow().generation != rounds.generation;
+        let look = if pending {
+            Look::unknown("changes are pending")
+        } else {
+            explain::look(backend, rounds.compiler.desired()).await
+        };
+        let differs = look.agree == Some(false);
+        answer.send(look).ok();
+        differs
+    }
+
+    /// Says what an address is.
+    async fn explain<B: Backend>(
+        &self,
+        question: AddressQuestion,
         backend: &mut B,
         rounds: &Rounds<B::Rendered>,
     ) -> bool {
@@ -144,131 +176,6 @@ impl SyncLoop {
         }
     }
 
-    async fn round<B: Backend>(
-        &self,
-        backend: &mut B,
-        rounds: &mut Rounds<B::Rendered>,
-    ) -> Result<(), Retry> {
-        let started = Instant::now();
-        let services = self.metrics.service_changes.pending();
-        let endpoints = self.metrics.endpoint_changes.pending();
-        let mut triggers = Some(self.feed.triggers());
-        let wanted = self.compile(backend, rounds);
-        // Not kept beside what is read, which is as large.
-        let (have, believed) = if rounds.read_back_due(started) {
-            (None, rounds.have.take().as_ref().map(fingerprint))
-        } else {
-            (rounds.have.take(), None)
-        };
-        let full = have.is_none();
-        let desired = rounds.compiler.desired();
-        let result = sync_once(backend, have, desired).await;
-        let elapsed = started.elapsed();
-        self.ended(full, elapsed, backend.families(), result.as_ref().err());
-        let report = result.map_err(|error| {
-            self.feed.not_programmed(triggers.take());
-            // What is known of the kernel has been taken above, so the next round reads it back.
-            log_failure(backend.name(), &error, rounds.failures);
-            self.desk.failed(backend, &error);
-            error.retry()
-        })?;
-        self.metrics.service_changes.applied(services);
-        self.metrics.endpoint_changes.applied(endpoints);
-        for (family, trigger) in triggers.take().unwrap_or_default() {
-            self.metrics.programmed(family, trigger);
-        }
-        self.metrics.rules(&report.counts);
-        self.metrics.settled(&report.settled);
-        self.metrics.synced(desired, backend.families());
-        self.tell_load_balancers(wanted);
-        let drift = match believed {
-            Some(_) => report.found != believed,
-            // After a failure, which may be what somebody else's change has led to.
-            None => full && rounds.is_disturbed() && report.changed,
-        };
-        let repaired = drift && report.changed;
-        let looked = full && rounds.is_disturbed();
-        self.metrics.drift.looked(looked, repaired);
-        let round = GoodRound {
-            desired,
-            skipped: rounds.skipped,
-            repaired,
-        };
-        self.desk.succeeded(backend, &round);
-        let watched = backend.is_watched();
-        let (backend, services) = (backend.name(), desired.service_ports());
-        rounds.have = Some(report.rendered);
-        rounds.took(full.then_some(drift), elapsed, watched);
-        if !self.synced.send_replace(true) {
-            info!(backend, services, ?elapsed, "Programmed all Services");
-        } else if repaired {
-            let rules: usize = report.counts.iter().map(|count| count.written).sum();
-            warn!(
-                backend,
-                rules,
-                ?elapsed,
-                "Repaired what somebody else had changed"
-            );
-        } else {
-            debug!(
-                backend,
-                services,
-                changed = report.changed,
-                full,
-                ?elapsed,
-                "Synced"
-            );
-        }
-        Ok(())
-    }
-
-    /// A family in which all went well is as fresh as if all had.
-    fn ended(&self, full: bool, took: Duration, families: &[Family], error: Option<&BackendError>) {
-        let failed: Vec<Family> = match error.map(BackendError::family) {
-            None => Vec::new(),
-            Some(Some(only)) => vec![only],
-            Some(None) => families.to_vec(),
-        };
-        for &family in families.iter().filter(|family| !failed.contains(family)) {
-            self.health.updated(health::services(family));
-        }
-        self.metrics.sync_ended(&Round {
-            full,
-            took,
-            families,
-            failed: &failed,
-        });
-    }
-
-    fn tell_load_balancers(&self, wanted: Wanted) {
-        self.health_checks.send_if_modified(|known| {
-            let changed = *known != wanted;
-            *known = wanted;
-            changed
-        });
-    }
-
-    /// Brings the desired state up to what is known now. Gives what load balancers may be told
-    /// when that is in the kernel.
-    fn compile<B: Backend>(&self, backend: &B, rounds: &mut Rounds<B::Rendered>) -> Wanted {
-        let node = node::of(&self.node_name, self.feed.node(), &self.config);
-        let mut skipped = {
-            let mut model = self.feed.model();
-            rounds.compiler.update(&mut model, &node);
-            rounds.compiler.skipped(&model)
-        };
-        let desired = rounds.compiler.desired();
-        let unsupported = backend.unsupported(desired);
-        let wanted = Wanted::of(desired, backend.families(), &unsupported);
-        skipped.extend(unsupported);
-        let skipped = rounds.skips.report(skipped);
-        rounds.skipped = skipped;
-        self.metrics
-            .skipped
-            .set(i64::try_from(skipped).unwrap_or(i64::MAX));
-        wanted
-    }
-
     /// Until the next round is due, or somebody asks.
     async fn wait<B: Backend>(
         &self,
@@ -292,15 +199,5 @@ impl SyncLoop {
             () = backend.disturbed(), if !rounds.is_disturbed() => Wake::Disturbed,
             question = self.desk.asked() => Wake::Asked(question),
         }
-    }
-}
-
-/// Failures are loud at first and when they last; retries in between are not.
-fn log_failure(backend: &'static str, failure: &BackendError, failures: u32) {
-    let error = Chain(failure);
-    if failure.retry() == Retry::Never {
-        error!(backend, %error, "Cannot program Services, an operator must act");
-    } else {
-        warn!(backend, %error, failures, "Cannot program Services, trying again");
     }
 }

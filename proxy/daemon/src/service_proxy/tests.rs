@@ -38,6 +38,7 @@ pub(crate) struct Glass {
     left_out: Arc<Mutex<Vec<Skipped>>>,
     /// Where nothing can be written.
     broken: Arc<Mutex<Option<Family>>>,
+    unreadable: Arc<Mutex<bool>>,
     touched: watch::Sender<usize>,
     /// Somebody else has changed something.
     pub(crate) alarm: Arc<Notify>,
@@ -59,6 +60,9 @@ impl Backend for Glass {
     }
     async fn read_back(&mut self) -> Result<FakeRendered, BackendError> {
         self.touched.send_modify(|n| *n += 1);
+        if *self.unreadable.lock().unwrap() {
+            return Err(BackendError::new("read", Retry::Backoff));
+        }
         self.fake.lock().await.read_back().await
     }
     async fn apply(
@@ -120,6 +124,7 @@ impl Bench {
             serves: Arc::new(Mutex::new(both)),
             left_out: Arc::default(),
             broken: Arc::default(),
+            unreadable: Arc::default(),
             touched: watch::Sender::default(),
             alarm: Arc::default(),
         };

@@ -76,30 +76,38 @@ enum NoNotices {
     Wait(#[source] std::io::Error),
 }
 
-/// Losses of pods that live; none where the kernel cannot be listened to.
-#[derive(Debug)]
+/// Losses of pods that live; none while the kernel cannot be listened to.
+#[derive(Debug, Default)]
 pub(super) struct Losses {
     source: Option<AsyncFd<Source>>,
     lost: Lost,
+    /// Whether the present trouble has been told.
+    told: bool,
 }
 
 impl Losses {
     /// In the calling thread's network namespace.
     pub(super) fn open() -> Self {
-        let mut losses = Self {
-            source: None,
-            lost: Lost::default(),
-        };
+        let mut losses = Self::default();
+        losses.listen();
+        // The first repair comes anyway.
+        losses.lost.from.clear();
+        losses
+    }
+
+    /// Opens it again if it broke. Every pod may have lost something meanwhile.
+    pub(super) fn listen(&mut self) {
+        if self.source.is_some() {
+            return;
+        }
         match open() {
             Ok(source) => {
-                losses.source = Some(source);
-                losses.restart();
-                // The first repair comes anyway.
-                losses.lost.from.clear();
+                self.source = Some(source);
+                self.restart();
+                self.told = self.source.is_none();
             }
-            Err(error) => losses.failed(&error),
+            Err(error) => self.failed(&error),
         }
-        losses
     }
 
     /// Waits for one. It may turn out to be that of a pod that goes: see [`Self::clear`].
@@ -142,8 +150,10 @@ impl Losses {
     }
 
     fn failed(&mut self, error: &NoNotices) {
-        warn!(error = %Chain(error), "Cannot listen to pods' links, repairing now and then");
         self.source = None;
+        if !std::mem::replace(&mut self.told, true) {
+            warn!(error = %Chain(error), "Cannot listen to pods' links, repairing now and then");
+        }
     }
 }
 
@@ -222,5 +232,16 @@ mod tests {
         assert!(!lost(
             &[true, false].map(|up| Event::Link(link("veth0", up)))
         ));
+    }
+
+    #[tokio::test]
+    async fn what_has_failed_is_listened_to_again_from_the_next_look_on() {
+        let mut losses = Losses::open();
+        for _ in 0..2 {
+            assert!(losses.source.is_some() && !losses.told);
+            losses.failed(&NoNotices::Wait(std::io::ErrorKind::Interrupted.into()));
+            assert!(losses.source.is_none() && losses.told);
+            losses.listen();
+        }
     }
 }

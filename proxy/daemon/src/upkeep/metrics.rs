@@ -54,15 +54,15 @@ impl Metrics {
         metrics
     }
 
-    pub(super) fn repaired(&self, what: &'static str) {
+    pub(crate) fn repaired(&self, what: &'static str) {
         self.repairs.get_or_create(&What { what }).inc();
     }
 
-    pub(super) fn swept(&self, what: &'static str, count: u64) {
+    pub(crate) fn swept(&self, what: &'static str, count: u64) {
         self.swept.get_or_create(&What { what }).inc_by(count);
     }
 
-    pub(super) fn failed(&self, verb: &'static str) {
+    pub(crate) fn failed(&self, verb: &'static str) {
         self.failures.get_or_create(&Verb { verb }).inc();
     }
 }

@@ -7,9 +7,13 @@ use tracing::warn;
 
 use crate::chain::Chain;
 
-/// Notifications; none where the kernel has none to give.
-#[derive(Debug)]
-pub(super) struct Notices(Option<AsyncFd<Watch>>);
+/// Notifications; none while the kernel has none to give.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    watch: Option<AsyncFd<Watch>>,
+    /// Whether the present trouble has been told.
+    told: bool,
+}
 
 /// Why there are none.
 #[derive(Debug, thiserror::Error)]
@@ -23,29 +27,33 @@ enum NoNotices {
 impl Notices {
     /// In the calling thread's network namespace.
     pub(super) fn open() -> Self {
+        let mut notices = Self::default();
+        notices.listen();
+        notices
+    }
+
+    /// Opens it again if it broke. A look finds what has happened meanwhile.
+    pub(super) fn listen(&mut self) {
+        if self.watch.is_some() {
+            return;
+        }
         let opened = Watch::open()
             .map_err(NoNotices::Open)
             .and_then(|watch| register(watch).map_err(NoNotices::Wait));
         match opened {
-            Ok(watch) => Self(Some(watch)),
-            Err(error) => {
-                failed(&error);
-                Self(None)
-            }
+            Ok(watch) => (self.watch, self.told) = (Some(watch), false),
+            Err(error) => self.failed(&error),
         }
     }
 
     /// Waits for one about tables that we depend on; tells whether something of ours was
     /// removed.
     pub(super) async fn next(&mut self) -> bool {
-        while let Some(watch) = &mut self.0 {
+        while let Some(watch) = &mut self.watch {
             match take(watch).await {
                 Ok(noticed) if noticed.changed => return noticed.removed,
                 Ok(_) => {}
-                Err(error) => {
-                    failed(&error);
-                    self.0 = None;
-                }
+                Err(error) => self.failed(&error),
             }
         }
         std::future::pending().await
@@ -54,14 +62,20 @@ impl Notices {
     /// Takes those that have come by now, since the look that follows covers them; tells the
     /// same.
     pub(super) fn clear(&mut self) -> bool {
-        match self.0.as_mut().map(|watch| watch.get_mut().take()) {
+        match self.watch.as_mut().map(|watch| watch.get_mut().take()) {
             Some(Ok(noticed)) => noticed.removed,
             Some(Err(error)) => {
-                failed(&NoNotices::Open(error));
-                self.0 = None;
+                self.failed(&NoNotices::Open(error));
                 false
             }
             None => false,
+        }
+    }
+
+    fn failed(&mut self, error: &NoNotices) {
+        self.watch = None;
+        if !std::mem::replace(&mut self.told, true) {
+            warn!(error = %Chain(error), "Cannot listen to changes of the firewall, looking now and then");
         }
     }
 }
@@ -80,8 +94,4 @@ async fn take(watch: &mut AsyncFd<Watch>) -> Result<Noticed, NoNotices> {
     // All of it has been taken.
     ready.clear_ready();
     taken.map_err(NoNotices::Open)
-}
-
-fn failed(error: &NoNotices) {
-    warn!(error = %Chain(error), "Cannot listen to changes of the firewall, looking now and then");
 }

@@ -14,6 +14,9 @@ use super::metrics::Metrics;
 use super::plugin::{Called, Plugin};
 use crate::chain::Chain;
 
+#[cfg(test)]
+mod tests;
+
 /// A repair that somebody undoes at once is not repeated more often than this; the next
 /// look tries again.
 const ATTEMPTS: usize = 3;
@@ -34,7 +37,9 @@ pub(super) struct Repairs {
     /// How often in a row the masquerade has been asked for in vain.
     asked: usize,
     failing: bool,
+    /// What has been said of the last repair.
     skipped: BTreeSet<String>,
+    failures: BTreeSet<String>,
 }
 
 /// What `seaway-cni repair` says.
@@ -52,7 +57,7 @@ struct Report {
     #[serde(default)]
     settings: u64,
     skipped: BTreeSet<String>,
-    failures: Vec<String>,
+    failures: BTreeSet<String>,
 }
 
 impl Report {
@@ -80,6 +85,7 @@ impl Repairs {
             asked: 0,
             failing: false,
             skipped: BTreeSet::new(),
+            failures: BTreeSet::new(),
         }
     }
 
@@ -204,17 +210,27 @@ impl Repairs {
         if report.settings > 0 {
             self.metrics.repaired("settings");
         }
-        for reason in report.skipped.difference(&self.skipped) {
-            warn!(reason, "Skipped something in a repair of the firewall");
-        }
-        self.skipped.clone_from(&report.skipped);
-        for error in &report.failures {
-            self.metrics.failed("repair");
-            warn!(error, "Cannot repair a part of the firewall, trying again");
-        }
+        self.tell_once(report);
         if !report.wrote() && report.failures.is_empty() {
             debug!("The firewall is as it should be");
         }
+    }
+
+    /// What stays as it is is not told with every look.
+    fn tell_once(&mut self, report: &Report) {
+        for reason in report.skipped.difference(&self.skipped) {
+            warn!(reason, "Skipped something in a repair of the firewall");
+        }
+        for error in &report.failures {
+            self.metrics.failed("repair");
+            if self.failures.contains(error) {
+                debug!(error, "Still cannot repair a part of the firewall");
+            } else {
+                warn!(error, "Cannot repair a part of the firewall, trying again");
+            }
+        }
+        self.skipped.clone_from(&report.skipped);
+        self.failures.clone_from(&report.failures);
     }
 }
 

@@ -13,9 +13,9 @@ fn as_json(node: &Node, mode: &str, address: &str) -> (i32, Value) {
     (code, value)
 }
 
-/// The line of the only rule in nat that holds `part`, as it is deleted by.
-fn rule(node: &Node, part: &str) -> String {
-    let dump = node.netns.must_run(&["iptables-save", "-t", "nat"]);
+/// The line of the only rule in a table that holds `part`, as it is deleted by.
+fn rule(node: &Node, table: &str, part: &str) -> String {
+    let dump = node.netns.must_run(&["iptables-save", "-t", table]);
     let mut rules = dump.lines().filter(|line| line.contains(part));
     let rule = rules
         .next()
@@ -23,13 +23,13 @@ fn rule(node: &Node, part: &str) -> String {
     rule.to_owned()
 }
 
-fn alter(node: &Node, change: &str) {
-    let command = format!("iptables {XTABLES_WAIT} -t nat {change}");
+fn alter(node: &Node, table: &str, change: &str) {
+    let command = format!("iptables {XTABLES_WAIT} -t {table} {change}");
     node.netns.must_run(&["sh", "-c", &command]);
 }
 
-fn delete(node: &Node, rule: &str) {
-    alter(node, &rule.replacen("-A ", "-D ", 1));
+fn delete(node: &Node, table: &str, rule: &str) {
+    alter(node, table, &rule.replacen("-A ", "-D ", 1));
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn a_rule_altered_by_hand_is_named_with_a_daemon_and_without() {
     assert_eq!(value["kernel"]["backend"], "iptables");
 
     // The daemon may repair it meanwhile, so a look may come too late.
-    let lost = rule(&node, "--to-destination 10.244.0.5:8080");
+    let lost = rule(&node, "nat", "--to-destination 10.244.0.5:8080");
     let seen = (0..5).any(|_| {
         if rule_is_there(&node, &lost) {
-            delete(&node, &lost);
+            delete(&node, "nat", &lost);
         }
         let (code, text, _) = explain(&node, "iptables", &["10.96.0.1:80"]);
         code == 1 && text.contains("missing") && text.contains(&lost)
@@ -72,7 +72,7 @@ fn a_rule_altered_by_hand_is_named_with_a_daemon_and_without() {
 
     // Nobody repairs any more.
     if rule_is_there(&node, &lost) {
-        delete(&node, &lost);
+        delete(&node, "nat", &lost);
     }
     let (code, text, said) = explain(&node, "iptables", &["10.96.0.1:80"]);
     assert_eq!(code, 1, "{text} {said}");
@@ -92,7 +92,7 @@ fn a_rule_altered_by_hand_is_named_with_a_daemon_and_without() {
     assert_eq!(code, 0, "{text} {said}");
     // A changed one, back in its place.
     let other = lost.replace("10.244.0.5:8080", "10.244.0.9:8080");
-    alter(&node, &other);
+    alter(&node, "nat", &other);
     let (code, text, _) = explain(&node, "iptables", &["10.96.0.1:80"]);
     assert_eq!(code, 1, "{text}");
     check(&text, &["different", "wanted ", &lost, "found ", &other]);
@@ -103,4 +103,34 @@ fn a_rule_altered_by_hand_is_named_with_a_daemon_and_without() {
 fn rule_is_there(node: &Node, rule: &str) -> bool {
     let dump = node.netns.must_run(&["iptables-save", "-t", "nat"]);
     dump.lines().any(|line| line == rule)
+}
+
+/// What drops packets that would come out of a connection untranslated, on their way to the node.
+#[test]
+fn a_rule_against_stray_packets_that_is_deleted_by_hand_is_named_and_so_is_the_jump_to_it() {
+    if !require_root() {
+        return;
+    }
+    let node = Node::new();
+    let _api = filled(&node);
+    let daemon = node.start("iptables");
+    daemon.wait("the first sync", || status(&node).0 == 0);
+    // Nobody repairs any more.
+    daemon.end(Signal::SIGKILL);
+    for (part, place) in [
+        ("-A SEAWAY-INVALID ", "chain SEAWAY-INVALID"),
+        ("-j SEAWAY-INVALID", "the built-in chains"),
+    ] {
+        let lost = rule(&node, "filter", part);
+        let (code, text, said) = explain(&node, "iptables", &["10.96.0.1:80"]);
+        assert_eq!(code, 0, "{text} {said}");
+        check(&text, &[&lost, "the kernel is as it should be"]);
+        delete(&node, "filter", &lost);
+        let (code, text, said) = explain(&node, "iptables", &["10.96.0.1:80"]);
+        assert_eq!(code, 1, "{text} {said}");
+        check(&text, &[&format!("missing in filter, {place}: {lost}")]);
+        alter(&node, "filter", &lost);
+    }
+    let (code, text, said) = explain(&node, "iptables", &["10.96.0.1:80"]);
+    assert_eq!(code, 0, "{text} {said}");
 }

@@ -1,4 +1,5 @@
-//! Flows of UDP: a sync has to forget those that lead to an endpoint that has gone, and no other.
+//! Flows of UDP: a sync has to forget those that lead to an endpoint that has gone, those of a
+//! Service that has gone, and no other.
 
 use std::net::UdpSocket;
 
@@ -7,9 +8,11 @@ use seaway_testbed::Netns;
 /// How many clients send there. Those of IPv6 are more: where its flows are forgotten by a
 /// thread of its own, what that does last is then more than what the other one does at all.
 const MOVING: [(&str, usize); 2] = [("10.96.0.5:80", 12), ("[fd00:96::5]:80", 28)];
+/// The Service of these is there in one state alone.
+const GOING: [(&str, usize); 2] = [("10.96.0.6:80", 3), ("[fd00:96::6]:80", 3)];
 const STAYING: [(&str, usize); 2] = [("10.96.0.4:80", 3), ("[fd00:96::4]:80", 3)];
-/// All of the former, of which each is a flow.
-pub(super) const MOVED: usize = 12 + 28;
+/// All but the last, of which each is a flow.
+pub(super) const MOVED: usize = 12 + 28 + 3 + 3;
 
 /// Clients that never change their port.
 pub(super) struct Flows {
@@ -20,7 +23,7 @@ impl Flows {
     pub(super) fn open(netns: &Netns) -> Self {
         let open = || {
             let mut sockets = Vec::new();
-            for (to, clients) in MOVING.into_iter().chain(STAYING) {
+            for (to, clients) in [MOVING, GOING, STAYING].concat() {
                 let any = if to.starts_with('[') {
                     "[::]:0"
                 } else {
@@ -58,12 +61,9 @@ pub(super) fn let_last(netns: &Netns) {
     }
 }
 
-/// Which flows of both families a pod answers, by conntrack's numbers of them.
-pub(super) fn to_pod(netns: &Netns, pod: u8) -> Vec<String> {
-    let parts = [
-        format!("src=10.244.0.{pod} "),
-        format!("src=fd00:244::{pod} "),
-    ];
+/// Flows that one of these answers, or would, by conntrack's numbers of them.
+pub(super) fn answered_by(netns: &Netns, answering: &[&str]) -> Vec<String> {
+    let parts: Vec<String> = answering.iter().map(|ip| format!("src={ip} ")).collect();
     let mut found = Vec::new();
     for family in ["ipv4", "ipv6"] {
         let words = ["conntrack", "-L", "-f", family, "-p", "udp", "-o", "id"];

@@ -6,24 +6,29 @@ use std::time::Duration;
 
 use seaway_testbed::fake_api::FakeApi;
 use seaway_testbed::peer::{Protocol, Server};
-use seaway_testbed::{wait_until, write_program};
+use seaway_testbed::{Netns, wait_until, write_program};
 
 use super::flows::{self, Flows, MOVED};
 use super::points::Point;
-use super::states::{self, MOVES};
+use super::states::{self, STALE, STAYS};
 use super::trace::Trace;
 use crate::dual::{self, FLAGS};
+use crate::load::Load;
 use crate::node::{Daemon, Node};
+use crate::{ours, pod};
 
 /// Only what never comes takes as long.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PROGRAMMED: [&str; 1] = ["Programmed all Services"];
+/// What the node and the pod each want of new connections.
+pub(super) const EACH_PER_SECOND: u32 = 100;
 
 pub(super) struct Mortal {
     /// Before the namespace, so that they end first.
     _servers: Vec<Server>,
     flows: Flows,
     api: FakeApi,
+    pod: Netns,
     pub(super) node: Node,
     pub(super) flavour: &'static str,
 }
@@ -51,9 +56,10 @@ impl Mortal {
     pub(super) fn new(flavour: &'static str) -> Self {
         let node = dual::node(flavour);
         let mortal = Self {
-            _servers: (5..8).flat_map(|pod| serve(&node, pod)).collect(),
+            _servers: (5..9).flat_map(|pod| serve(&node, pod)).collect(),
             flows: Flows::open(&node.netns),
             api: dual::api(&node),
+            pod: pod::pod(&node),
             node,
             flavour,
         };
@@ -154,8 +160,14 @@ impl Mortal {
         killed
     }
 
-    /// Has a flow from each client to the pod that is about to go, and to the one that stays.
-    /// The latter's numbers.
+    /// Two hundred new connections a second: half of them are the node's own, which come by
+    /// OUTPUT, and half a pod's, which come by PREROUTING.
+    pub(super) fn load(&self) -> [Load; 2] {
+        [&self.node.netns, &self.pod].map(|from| Load::paced(from, &STAYS, EACH_PER_SECOND))
+    }
+
+    /// Has a flow from each client to where nobody will serve, and to the pod that stays. The
+    /// latter's numbers.
     pub(super) fn send(&self, next: usize) -> Vec<String> {
         self.flows.send();
         assert_eq!(self.stale(next).len(), MOVED, "{}", self.flavour);
@@ -164,11 +176,11 @@ impl Mortal {
 
     /// Flows that lead where nobody is who serves in that state.
     pub(super) fn stale(&self, state: usize) -> Vec<String> {
-        flows::to_pod(&self.node.netns, MOVES[1 - state])
+        flows::answered_by(&self.node.netns, &STALE[state])
     }
 
     pub(super) fn staying(&self) -> Vec<String> {
-        flows::to_pod(&self.node.netns, 5)
+        flows::answered_by(&self.node.netns, &["10.244.0.5", "fd00:244::5"])
     }
 
     fn memory(&self) -> PathBuf {
@@ -177,9 +189,10 @@ impl Mortal {
 
     /// Rules by chain and in their order, sets, and the sysctl with what remembers whose it is.
     pub(super) fn ours(&self) -> Vec<String> {
-        let mut all = self.rules("iptables");
-        all.extend(self.rules("ip6tables"));
-        all.extend(self.sets());
+        let programs = ["iptables", "ip6tables"].map(|ip| format!("{ip}-{}", self.flavour));
+        let rules = programs.map(|program| ours::rules(&self.node.netns, &program));
+        let mut all = rules.concat();
+        all.extend(ours::sets(&self.node.netns));
         if self.node.route_localnet() != "0" {
             all.push("route_localnet".to_owned());
         }
@@ -189,53 +202,9 @@ impl Mortal {
         all
     }
 
-    /// Without counters, with their table, by chain.
-    fn rules(&self, program: &str) -> Vec<String> {
-        let save = format!("{program}-{}-save", self.flavour);
-        let (dump, mut table) = (self.node.netns.must_run(&[save]), "");
-        let mut rules = Vec::new();
-        for line in dump.lines() {
-            if let Some(name) = line.strip_prefix('*') {
-                table = name;
-            } else if line.contains("SEAWAY-") {
-                let chain = line.split(' ').next().filter(|word| word.starts_with(':'));
-                rules.push(format!("{program} {table} {}", chain.unwrap_or(line)));
-            }
-        }
-        // Which chain was made first says nothing, nor which of our jumps was put first; which
-        // rule of a chain comes first does.
-        rules.sort_by_cached_key(|line| {
-            let mut words = line.split(' ').skip(1);
-            let table = words.next().map(str::to_owned);
-            let chain = words.find(|word| *word != "-A").unwrap_or_default();
-            let chain = chain.trim_start_matches(':').to_owned();
-            let jump = (!chain.starts_with("SEAWAY-")).then(|| line.clone());
-            (table, chain, jump)
-        });
-        rules
-    }
-
-    /// How they were made, but for the number that each kernel chooses for itself.
-    fn sets(&self) -> Vec<String> {
-        let words = ["ipset", "list", "-terse", "-output", "save"];
-        let listed = self.node.netns.must_run(&words);
-        let made = listed.lines().filter(|line| line.starts_with("create "));
-        let made = made.map(|line| line.split(" initval ").next().unwrap().to_owned());
-        let mut made: Vec<String> = made.collect();
-        made.sort();
-        made
-    }
-
     /// Says what differs, of hundreds of lines.
     #[track_caller]
     pub(super) fn assert_is(&self, have: &[String], want: &[String], at: &str) {
-        let missing: Vec<_> = want.iter().filter(|line| !have.contains(line)).collect();
-        let odd: Vec<_> = have.iter().filter(|line| !want.contains(line)).collect();
-        let flavour = self.flavour;
-        let moved = have.iter().zip(want).find(|(have, want)| have != want);
-        assert!(
-            have == want,
-            "{flavour} {at}: missing {missing:#?}, odd {odd:#?}, first in another place: {moved:#?}"
-        );
+        ours::assert_same(have, want, &format!("{} {at}", self.flavour));
     }
 }

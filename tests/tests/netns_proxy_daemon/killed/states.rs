@@ -1,5 +1,6 @@
-//! Two states of the API and of the flags. Between them Services come and go, have no endpoint
-//! or another one, and remember their clients for another time; pod 5 serves in both.
+//! Two states of the API and of the flags. Between them Services come and go, of TCP and of UDP,
+//! have no endpoint or another one, and remember their clients for another time; pod 5 serves in
+//! both.
 
 use seaway_testbed::fake_api::{FakeApi, SERVICES, SLICES};
 use serde_json::{Value, json};
@@ -18,7 +19,16 @@ pub(super) const STAYS: [&str; 4] = [
 pub(super) const STICKY: usize = 14;
 const TIMEOUTS: [u32; 2] = [10_800, 7_200];
 /// The pod that serves the Service of UDP whose flows have to follow it.
-pub(super) const MOVES: [u8; 2] = [6, 7];
+const MOVES: [u8; 2] = [6, 7];
+/// The pod that serves a Service of UDP which is there in state 0 alone.
+const GOES: u8 = 8;
+/// Who answers the flows that are to be forgotten on the way to a state, in both families: the
+/// pod that serves no more, and that of the Service which is no more. Nobody answers what is
+/// sent to that Service while it is not there, which conntrack takes for its own address.
+pub(super) const STALE: [[&str; 4]; 2] = [
+    ["10.244.0.7", "fd00:244::7", "10.96.0.6", "fd00:96::6"],
+    ["10.244.0.6", "fd00:244::6", "10.244.0.8", "fd00:244::8"],
+];
 
 /// NodePorts on 127.0.0.1 need a sysctl, which is a write of the daemon's own.
 pub(super) fn flags(state: usize) -> &'static [&'static str] {
@@ -34,11 +44,10 @@ pub(super) fn change(api: &FakeApi, state: usize) {
     put(api, service("loses", 2), [&[5][..], &[]][state]);
     if state == 1 {
         put(api, comes(), &[5, 6]);
+        take(api, udp("goes", 6));
     } else {
-        for slice in slices("comes", &json!("TCP"), &[]) {
-            api.delete(SLICES, slice);
-        }
-        api.delete(SERVICES, comes());
+        take(api, comes());
+        put(api, udp("goes", 6), &[GOES]);
     }
     put(api, udp("stays", 4), &[5]);
     put(api, udp("moves", 5), &[MOVES[state]]);
@@ -80,6 +89,16 @@ fn put(api: &FakeApi, service: Value, pods: &[u8]) {
     for slice in slices(&name, &protocol, pods) {
         api.apply(SLICES, slice);
     }
+}
+
+/// A Service goes, and its pods.
+fn take(api: &FakeApi, service: Value) {
+    let name = service["metadata"]["name"].as_str().unwrap().to_owned();
+    let protocol = service["spec"]["ports"][0]["protocol"].clone();
+    for slice in slices(&name, &protocol, &[]) {
+        api.delete(SLICES, slice);
+    }
+    api.delete(SERVICES, service);
 }
 
 fn slices(service: &str, protocol: &Value, pods: &[u8]) -> [Value; 2] {

@@ -3,17 +3,25 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use seaway_testbed::wait_until;
 
 use super::flows::MOVED;
-use super::mortal::Mortal;
+use super::mortal::{EACH_PER_SECOND, Mortal};
 use super::points::Point;
-use super::states::STAYS;
-use crate::load::{Load, pause_until};
+use crate::load::{Load, Span, failures, pause_until};
+
+/// So many answers of a load are not those alone that its clients had waited for.
+const MEANWHILE: u64 = 8;
+/// Only what never comes takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of [`EACH_PER_SECOND`], what a machine manages that is busy with deaths beside this.
+const LEAST: u64 = 20;
 
 /// A node that is in the state that it is not sent to next.
 pub(super) struct Trial<'a> {
     mortal: &'a Mortal,
-    load: Load,
+    /// Of the node itself, and of a pod.
+    loads: [Load; 2],
     /// What each state is without any death.
     wanted: [Vec<String>; 2],
     tried: usize,
@@ -26,7 +34,7 @@ impl<'a> Trial<'a> {
     pub(super) fn new(mortal: &'a Mortal, wanted: [Vec<String>; 2]) -> Self {
         Self {
             mortal,
-            load: Load::start(&mortal.node.netns, &STAYS),
+            loads: mortal.load(),
             wanted,
             tried: 0,
             killed: 0,
@@ -63,12 +71,28 @@ impl<'a> Trial<'a> {
         self.is_well(state, &staying, "no death");
     }
 
-    /// Of two hundred a second, what a machine manages that is busy with deaths beside this.
+    /// So long at least, and until the node and the pod have been answered meanwhile.
     fn stay_dead(&self, time: Duration) {
-        let before = self.load.answered();
+        let span = Span::begin(&self.loads);
         pause_until(Instant::now() + time);
-        let answered = self.load.answered() - before;
-        assert!(answered >= 20 * time.as_secs(), "{answered} in {time:?}");
+        let look = || {
+            let answered = span.answered(&self.loads);
+            let all = answered.iter().all(|count| *count >= MEANWHILE);
+            Ok(if all {
+                Ok(())
+            } else {
+                Err(format!("{answered:?}"))
+            })
+        };
+        wait_until(PATIENCE, "answers while the daemon is dead", look).unwrap();
+        if time > Duration::from_secs(1) {
+            let rates = span.per_second(&self.loads);
+            let flavour = self.mortal.flavour;
+            eprintln!(
+                "{flavour}: dead for {time:?}, answered {rates:?} a second of {EACH_PER_SECOND}"
+            );
+            assert!(rates.iter().all(|rate| *rate >= LEAST), "{rates:?}");
+        }
     }
 
     /// The next one brings all to what it should be, and nobody has noticed.
@@ -78,7 +102,7 @@ impl<'a> Trial<'a> {
         let flavour = mortal.flavour;
         assert_eq!(mortal.stale(state), [""; 0], "{flavour} {at}");
         assert_eq!(mortal.staying(), staying, "{flavour} {at}");
-        let failures = self.load.failures();
+        let failures = failures(&self.loads);
         assert!(failures.is_empty(), "{flavour} {at}: {failures:#?}");
     }
 
@@ -88,6 +112,8 @@ impl<'a> Trial<'a> {
         eprintln!("{flavour}: {killed} of {tried} killed, {halfway} with flows left");
         assert!(killed * 5 >= tried * 4, "{flavour}: {killed} of {tried}");
         assert!(halfway > 0, "{flavour}: none died amid the flows");
-        assert!(self.load.end() > 100);
+        for load in self.loads {
+            assert!(load.end() > 100);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A KubeProxyConfiguration beside the flags.
 
 use super::*;
-use crate::config::DetectLocal;
+use crate::config::{ConntrackConfig, DetectLocal};
 
 /// The run that `flags` and the text of a file mean.
 fn with_file(flags: &str, body: &str) -> Config {
@@ -74,6 +74,59 @@ fn flags_go_before_the_file() {
     assert_eq!(config.services, expect);
 }
 
+const VARIABLES: [(&str, &str); 9] = [
+    ("SEAWAY_NODE_NAME", "variable"),
+    ("SEAWAY_SERVICE_PROXY", "ebpf"),
+    ("SEAWAY_CLUSTER_CIDR", "10.3.0.0/16"),
+    ("SEAWAY_HEALTHZ_BIND_ADDRESS", "127.0.0.1:3"),
+    ("SEAWAY_DETECT_LOCAL_MODE", "NodeCIDR"),
+    // Also those that say what they would be without being given.
+    ("SEAWAY_MASQUERADE_ALL", "false"),
+    ("SEAWAY_IPTABLES_MASQUERADE_BIT", "14"),
+    ("SEAWAY_IPTABLES_SYNC_PERIOD", "30s"),
+    ("SEAWAY_CONNTRACK_MIN", "131072"),
+];
+
+/// An environment is a process' own, so this runs in one that it starts.
+#[test]
+fn variables_go_before_the_file_and_flags_before_both() {
+    const INSIDE: &str = "SEAWAY_TEST_VARIABLES";
+    if std::env::var_os(INSIDE).is_none() {
+        let (_crate, module) = module_path!().split_once("::").unwrap();
+        let test = format!("{module}::variables_go_before_the_file_and_flags_before_both");
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again
+            .args(["--exact", &test])
+            .env(INSIDE, "")
+            .envs(VARIABLES);
+        let output = again.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(" 1 passed"), "{said}");
+        return;
+    }
+    let config = with_file("", FILE);
+    assert_eq!(config.node_name, "variable");
+    assert_eq!(config.service_proxy, ServiceProxy::Ebpf);
+    assert_eq!(config.healthz_bind, Some("127.0.0.1:3".parse().unwrap()));
+    let cidrs = vec!["10.3.0.0/16".parse().unwrap()];
+    assert_eq!(config.pod_network.unwrap().settings.cluster_cidrs, cidrs);
+    // No variable says something of this one.
+    let udp_timeout = Duration::from_secs(9);
+    let expect = ServicesConfig {
+        detect: DetectLocal::NodeCidrs,
+        conntrack: ConntrackConfig {
+            udp_timeout,
+            ..ConntrackConfig::default()
+        },
+        ..ServicesConfig::default()
+    };
+    assert_eq!(config.services, expect);
+    let config = with_file("--node-name flag --conntrack-min 7", FILE);
+    assert_eq!(config.node_name, "flag");
+    assert_eq!(config.services.conntrack.min, 7);
+}
+
 #[test]
 fn an_address_of_ipv6_makes_the_servers_speak_ipv6() {
     let binds = |flags: &str, body: &str| {
@@ -101,6 +154,22 @@ fn an_address_of_ipv6_makes_the_servers_speak_ipv6() {
         node("bindAddress: 192.0.2.1"),
         Some("192.0.2.1".parse().unwrap())
     );
+}
+
+/// kubeadm writes empty ones into its file, and kube-proxy takes them for the default there.
+#[test]
+fn an_empty_address_is_off_on_the_command_line_and_the_default_in_the_file() {
+    let binds = |flags: &str, body: &str| {
+        let config = with_file(&format!("--pod-network off {flags}"), body);
+        [config.healthz_bind, config.metrics_bind].map(|bind| bind.map(|addr| addr.to_string()))
+    };
+    let both_off = "--healthz-bind-address= --metrics-bind-address=";
+    let of_the_file = "healthzBindAddress: 127.0.0.1:1\nmetricsBindAddress: 127.0.0.1:7";
+    assert_eq!(binds(both_off, ""), [None, None]);
+    assert_eq!(binds(both_off, of_the_file), [None, None]);
+    let defaults = ["0.0.0.0:10256", "127.0.0.1:10249"].map(|addr| Some(addr.to_owned()));
+    let empty = "healthzBindAddress: ''\nmetricsBindAddress: ''";
+    assert_eq!(binds("", empty), defaults);
 }
 
 #[test]

@@ -1,4 +1,36 @@
+use nix::errno::Errno;
+use seaway_netlink::NetlinkError;
+
 use super::*;
+
+/// As of routes, neighbours and entries that the kernel does not take.
+fn refused(object: &str, errno: Errno) -> PodNetworkError {
+    let source = NetlinkError::refused("route add", object, errno as i32);
+    PodNetworkError::Routes { source }
+}
+
+#[test]
+fn each_object_that_fails_is_told_once() {
+    let [b, c, d] = ["10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24"];
+    let mut told = BTreeSet::new();
+    for (now, expect) in [
+        (&[(b, Errno::EINVAL), (c, Errno::EINVAL)][..], &[b, c][..]),
+        // Whatever the cause is by now.
+        (&[(c, Errno::EINVAL), (b, Errno::ENOMEM)], &[]),
+        // One is well again, and another one is not.
+        (&[(c, Errno::EINVAL), (d, Errno::EINVAL)], &[d]),
+        (&[(b, Errno::EINVAL)], &[b]),
+        (&[], &[]),
+    ] {
+        let failed = now.iter().map(|(object, errno)| refused(object, *errno));
+        let failed: Vec<_> = failed.collect();
+        let lines = failures(&mut told, &failed);
+        assert_eq!(lines.len(), expect.len(), "{now:?}: {lines:?}");
+        for (line, object) in lines.iter().zip(expect) {
+            assert!(line.contains(object), "{line}");
+        }
+    }
+}
 
 fn cidrs(words: &[&str]) -> Vec<IpNetwork> {
     words.iter().map(|word| word.parse().unwrap()).collect()

@@ -61,6 +61,33 @@ fn well(health: &Health, part: &str, now: tokio::time::Instant) -> bool {
     report["status"][part]["healthy"] == true
 }
 
+/// What cannot be read need not be wrong.
+#[tokio::test]
+async fn a_kernel_that_cannot_be_looked_at_but_has_everything_is_well() {
+    let mut bench = Bench::new(0, Duration::from_millis(5));
+    let (mut services, mut slices) = bench.intakes();
+    services(Event::InitApply(service("web", "10.96.0.1")));
+    services(Event::InitDone);
+    slices(Event::InitDone);
+    bench.synced().await;
+    *bench.glass.unreadable.lock().unwrap() = true;
+    let mut touched = bench.glass.touched.subscribe();
+    for _ in 0..20 {
+        timeout(PATIENCE, touched.changed()).await.unwrap().unwrap();
+    }
+    let late = || tokio::time::Instant::now() + Duration::from_mins(1);
+    assert!(bench.health.livez(late()).0);
+    // Something to write is another thing.
+    services(Event::Apply(service("web", "10.96.0.2")));
+    let ill = async {
+        while bench.health.livez(late()).0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, ill).await.unwrap();
+    bench.end().await;
+}
+
 #[tokio::test]
 async fn without_a_word_from_the_api_server_the_node_is_kept_and_healthy() {
     let mut bench = Bench::new(0, Duration::from_millis(5));

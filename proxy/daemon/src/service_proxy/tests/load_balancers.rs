@@ -89,3 +89,32 @@ async fn load_balancers_are_told_of_what_this_node_serves_alone() {
     let in_part = vec![skipped(V4, true), skipped(V6, true)];
     assert_eq!(told(both, in_part).await, all);
 }
+
+#[tokio::test]
+async fn a_family_that_cannot_be_written_keeps_no_news_from_the_others_load_balancer() {
+    let mut bench = Bench::new(0, PATIENCE);
+    let (mut services, mut slices) = bench.intakes();
+    let (service, of_both) = balanced();
+    services(Event::InitApply(service));
+    services(Event::InitDone);
+    for one in of_both.clone() {
+        slices(Event::InitApply(one));
+    }
+    slices(Event::InitDone);
+    bench.synced().await;
+    *bench.glass.broken.lock().unwrap() = Some(Family::V6);
+    for one in of_both {
+        slices(Event::Delete(one));
+    }
+    for (broken, of_v6) in [(Some(Family::V6), 1), (None, 0)] {
+        *bench.glass.broken.lock().unwrap() = broken;
+        let want = [(Family::V4, 0), (Family::V6, of_v6)];
+        let is_told = |told: &Wanted| {
+            let counts = told.counts().into_iter();
+            counts.map(|(family, _, count)| (family, count)).eq(want)
+        };
+        let told = bench.told.wait_for(is_told);
+        assert!(timeout(PATIENCE, told).await.unwrap().is_ok());
+    }
+    bench.end().await;
+}
