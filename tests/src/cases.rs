@@ -4,6 +4,8 @@
 //! Lines of up to three columns, after a heading: cases, a test, and who executes it.
 //! A test is `FILE::NAME`, the file relative to the tree and without its extension.
 //! A case without a test has `open: ` or `excluded: ` there, and the reason.
+//! One that has tests, and of which the interpreter, packets, or either can say nothing, has
+//! another line, with `no interpreter: `, `no packets: ` or `neither: ` and the reason.
 //! Several cases, or executors, are separated by spaces.
 
 use std::collections::BTreeSet;
@@ -100,6 +102,57 @@ pub enum Stand {
     Open(String),
     /// Nothing ever, and why.
     Excluded(String),
+    /// Tests of other lines, but none of these executors, and why.
+    Without(Without, String),
+}
+
+impl Stand {
+    /// From a second column.
+    fn parse(column: &str) -> Result<Self> {
+        if let Some(why) = column.strip_prefix("open: ") {
+            Ok(Self::Open(why.to_owned()))
+        } else if let Some(why) = column.strip_prefix("excluded: ") {
+            Ok(Self::Excluded(why.to_owned()))
+        } else if let Some((what, why)) = Without::parse(column) {
+            Ok(Self::Without(what, why.to_owned()))
+        } else if column.contains("::") {
+            Ok(Self::Test(column.to_owned()))
+        } else {
+            bail!("{column:?} is neither FILE::TEST nor a known word, a colon and a reason")
+        }
+    }
+}
+
+/// What can say nothing of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Without {
+    /// The interpreter.
+    Interpreter,
+    /// Packets through rules.
+    Packets,
+    /// Neither of them.
+    Both,
+}
+
+impl Without {
+    const ALL: [Self; 3] = [Self::Interpreter, Self::Packets, Self::Both];
+
+    /// As the tables say it, before a colon and the reason.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interpreter => "no interpreter",
+            Self::Packets => "no packets",
+            Self::Both => "neither",
+        }
+    }
+
+    /// From the beginning of a second column; the rest is the reason.
+    fn parse(column: &str) -> Option<(Self, &str)> {
+        let (word, why) = column.split_once(": ")?;
+        let what = Self::ALL.into_iter().find(|what| what.as_str() == word)?;
+        Some((what, why))
+    }
 }
 
 /// One case, one test, one executor.
@@ -183,15 +236,10 @@ impl Table {
             [cases, stand, executors] => (cases, stand, executors),
             _ => bail!("not two or three columns"),
         };
-        let stand = if let Some(why) = stand.strip_prefix("open: ") {
-            Stand::Open(why.to_owned())
-        } else if let Some(why) = stand.strip_prefix("excluded: ") {
-            Stand::Excluded(why.to_owned())
-        } else if stand.contains("::") {
-            Stand::Test(stand.to_owned())
-        } else {
-            bail!("{stand:?} is neither FILE::TEST nor open: or excluded: with a reason")
-        };
+        let stand = Stand::parse(stand)?;
+        if !self.has_executors() && matches!(stand, Stand::Without(..)) {
+            bail!("an executor in a table without them");
+        }
         let mut executors: Vec<&str> = executors.split_whitespace().collect();
         if let Some(unknown) = executors.iter().find(|word| !self.executors.contains(word)) {
             bail!("{unknown:?} is no executor");
@@ -226,7 +274,7 @@ mod tests {
     fn lines_are_taken_apart() {
         let table = Table::named("proxy");
         let text = "cases\ttest\texecutors\n1 2\ta/b::c\tpackets-nft packets-legacy\n\
-                    9\topen: not yet\n79\texcluded: never\n";
+                    9\topen: not yet\n79\texcluded: never\n3\tneither: no packet\n";
         let rows = table.parse(text).unwrap();
         let shown: Vec<_> = rows
             .iter()
@@ -239,11 +287,14 @@ mod tests {
             ("2", "packets-legacy"),
             ("9", ""),
             ("79", ""),
+            ("3", ""),
         ];
         assert_eq!(shown, want);
         assert_eq!(rows[0].stand, Stand::Test("a/b::c".to_owned()));
         assert_eq!(rows[4].stand, Stand::Open("not yet".to_owned()));
         assert_eq!(rows[5].stand, Stand::Excluded("never".to_owned()));
+        let without = Stand::Without(Without::Both, "no packet".to_owned());
+        assert_eq!(rows[6].stand, without);
     }
 
     #[test]
@@ -256,12 +307,15 @@ mod tests {
             "x\ta::b\tunit",
             "1\tsomething\tunit",
             "1\topen: not yet\tunit",
+            "1\tneither: no packet\tunit",
+            "1\tno unit: no packet",
         ] {
             let error = proxy.parse(&format!("heading\n{line}\n")).unwrap_err();
             assert!(format!("{error:#}").contains(&format!("{line:?}")));
         }
         let cni = Table::named("cni");
         assert!(cni.parse("heading\n1\ta::b\tunit\n").is_err());
+        assert!(cni.parse("heading\n1\tneither: no packet\n").is_err());
         assert_eq!(cni.parse("heading\n1\ta::b\n").unwrap().len(), 1);
     }
 

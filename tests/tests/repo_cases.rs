@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use seaway_proxy_core::desired::Protocol;
 use seaway_proxy_core::flows::flows;
-use seaway_testbed::cases::{Row, Stand, TABLES, Table};
+use seaway_testbed::cases::{Row, Stand, TABLES, Table, Without};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -23,7 +23,7 @@ fn rows(table: &Table) -> Vec<Row> {
 fn tests(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
     rows.iter().filter_map(|row| match &row.stand {
         Stand::Test(test) => Some((row.case.as_str(), test.as_str())),
-        Stand::Open(_) | Stand::Excluded(_) => None,
+        Stand::Open(_) | Stand::Excluded(_) | Stand::Without(..) => None,
     })
 }
 
@@ -80,12 +80,55 @@ fn every_case_has_its_line() {
 fn a_case_without_a_test_has_none() {
     for table in TABLES {
         let rows = rows(&table);
-        let without = rows.iter().filter(|r| !matches!(r.stand, Stand::Test(_)));
+        let none = |row: &&Row| matches!(row.stand, Stand::Open(_) | Stand::Excluded(_));
+        let without = rows.iter().filter(none);
         let without: BTreeSet<&str> = without.map(|row| row.case.as_str()).collect();
         let both: Vec<_> = tests(&rows)
             .filter(|(case, _)| without.contains(case))
             .collect();
         assert!(both.is_empty(), "{}: {both:#?}", table.path);
+    }
+}
+
+/// Every case of the service proxy is judged by the interpreter and sent as real packets on at
+/// least one flavour, or its own line says which of them can say nothing of it. That line is as
+/// exact: what it says is missing is, and nothing else.
+#[test]
+fn every_case_of_the_proxy_is_interpreted_and_sent_or_says_why_not() {
+    let rows = rows(&Table::named("proxy"));
+    let mut executors: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut told: BTreeMap<&str, Vec<Without>> = BTreeMap::new();
+    for row in &rows {
+        match &row.stand {
+            Stand::Test(_) => {
+                let of_case = executors.entry(&row.case).or_default();
+                of_case.insert(&row.executor);
+            }
+            Stand::Without(what, _) => told.entry(&row.case).or_default().push(*what),
+            Stand::Open(_) | Stand::Excluded(_) => {}
+        }
+    }
+    let mut wrong = Vec::new();
+    for (case, executors) in &executors {
+        let lacks = without(executors);
+        let told = told.remove(case).unwrap_or_default();
+        if told != Vec::from_iter(lacks) {
+            wrong.push(format!("{case}: {lacks:?}, told {told:?}: {executors:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(told.is_empty(), "no test executes {told:?}");
+}
+
+/// What is not among these.
+fn without(executors: &BTreeSet<&str>) -> Option<Without> {
+    let packets = ["packets-nft", "packets-legacy"];
+    let sent = packets.iter().any(|flavour| executors.contains(flavour));
+    match (executors.contains("interpreter"), sent) {
+        (true, true) => None,
+        (false, true) => Some(Without::Interpreter),
+        (true, false) => Some(Without::Packets),
+        (false, false) => Some(Without::Both),
     }
 }
 

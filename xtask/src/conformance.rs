@@ -5,6 +5,7 @@
 //! same test in the same fixture, as recorded once with `--record`: a test that they fail is
 //! none that we can fail.
 
+mod folder;
 mod outcome;
 mod run;
 mod stock;
@@ -18,12 +19,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use seaway_testbed::cluster::{self, Cluster, ClusterOptions, Images, NodeOptions};
 
 use crate::setup::{self, Scope};
-use crate::{cache, gotools, release, suites};
-use outcome::{Outcome, Verdict};
+use crate::{cache, gotools, suites};
+use outcome::Outcome;
 use stock::Stock;
 
 /// What the conformance programme counts.
 const CONFORMANCE: &str = r"\[Conformance\]";
+const NODES: u8 = 2;
 
 /// Well-known, of `k8s.io/api`
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -48,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     cni: Option<Cni>,
     /// How many nodes; from three on each is a zone of its own, as some tests want
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=5))]
+    #[arg(long, default_value_t = NODES, value_parser = clap::value_parser!(u8).range(2..=5))]
     nodes: u8,
     /// How many tests at once; serial ones come after the others
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -127,8 +129,8 @@ fn word<T: clap::ValueEnum>(value: &T) -> String {
 /// Runs the verb.
 ///
 /// # Errors
-/// When something cannot be built, or the tests do not come to an end. A test that fails, and
-/// does not with the stock parts, is in the exit code.
+/// When something cannot be built, or the tests do not come to an end. A test that the stock
+/// parts do better with is in the exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -140,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     setup::ensure(Scope::Cluster)?;
     gotools::ensure_e2e()?;
     suites::build_programs()?;
-    let folder = folder(&args.label())?;
+    let folder = folder::empty(&args.folder_name())?;
     let junit = tests(args, &folder)?;
     let text = fs::read_to_string(&junit).with_context(|| format!("read {}", junit.display()))?;
     let outcomes = outcome::parse(&text)?;
@@ -150,18 +152,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         stock.record(&outcomes);
         stock.save(&baseline)?;
     }
-    print!("{}", table::render(&args.label(), &outcomes, &stock));
-    println!("JUnit and logs: {}", folder.display());
+    let table = table::render(&args.label(), &outcomes, &stock);
+    print!("{table}");
+    folder::keep_table(&folder, &args.words(), &table)?;
+    println!("JUnit, table and logs: {}", folder.display());
     ensure!(
         outcomes.iter().any(Outcome::counts),
         "no test of that name has run"
     );
-    let ours = |outcome: &&Outcome| {
-        outcome.verdict == Verdict::Failed && stock.of(&outcome.name) != Some(Verdict::Failed)
-    };
-    Ok(match outcomes.iter().find(ours) {
-        Some(_) => ExitCode::FAILURE,
-        None => ExitCode::SUCCESS,
+    let worse = outcomes.iter().any(|outcome| stock.does_better(outcome));
+    Ok(if worse {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -192,16 +195,6 @@ fn make_zones(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// An empty one below `target`.
-fn folder(label: &str) -> Result<PathBuf> {
-    let folder = release::target_dir().join("conformance").join(label);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    Ok(folder)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -214,7 +207,7 @@ mod tests {
         args: Args,
     }
 
-    fn args(line: &str) -> Args {
+    pub(super) fn args(line: &str) -> Args {
         let words = line.split_whitespace();
         Cli::parse_from(std::iter::once("conformance").chain(words)).args
     }

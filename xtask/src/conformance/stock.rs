@@ -64,6 +64,17 @@ impl Stock {
     pub(super) fn of(&self, name: &str) -> Option<Verdict> {
         self.0.get(name).copied()
     }
+
+    /// Is this one to be mended? A failure, unless the stock parts are known to fail as well;
+    /// and a test that they pass, while here it has found that it cannot run.
+    pub(super) fn does_better(&self, outcome: &Outcome) -> bool {
+        let theirs = self.of(&outcome.name);
+        match outcome.verdict {
+            Verdict::Passed => false,
+            Verdict::Failed => theirs != Some(Verdict::Failed),
+            Verdict::Skipped => theirs == Some(Verdict::Passed),
+        }
+    }
 }
 
 /// Names of tests begin with the group that owns them; the suite's own steps do not.
@@ -102,6 +113,30 @@ mod tests {
         assert_eq!(Stock::parse(&text).unwrap(), stock);
         assert_eq!(stock.of("[sig-network] a"), Some(Verdict::Passed));
         assert_eq!(stock.of("[sig-network] c"), None);
+    }
+
+    #[test]
+    fn what_the_stock_parts_do_better_is_to_be_mended() {
+        use Verdict::{Failed, Passed, Skipped};
+
+        let mut stock = Stock::default();
+        stock.record(&[Passed, Failed, Skipped].map(|theirs| {
+            let name = format!("[sig-network] {theirs}");
+            outcome(&name, theirs)
+        }));
+        // Of each of ours: beside what the stock parts do, the last one beside nothing.
+        let rows = [
+            (Passed, [false, false, false, false]),
+            (Failed, [true, false, true, true]),
+            (Skipped, [true, false, false, false]),
+        ];
+        for (ours, expected) in rows {
+            let found = ["passed", "failed", "skipped", "unknown"].map(|theirs| {
+                let name = format!("[sig-network] {theirs}");
+                stock.does_better(&outcome(&name, ours))
+            });
+            assert_eq!(found, expected, "{ours}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use seaway_testbed::cases::{Row, Stand, TABLES, Table};
@@ -144,6 +144,7 @@ impl Filled {
                 self.excluded += 1;
                 (why.clone(), "excluded")
             }
+            Stand::Without(what, why) => (why.clone(), what.as_str()),
             Stand::Test(test) => {
                 let verdict = verdicts.of(test);
                 match verdict {
@@ -156,12 +157,20 @@ impl Filled {
     }
 }
 
-/// Writes `target/cases/NAME.tsv` of every table, and says how it stands.
+/// Where results are written. Those of a part of the suites, which has not run most of the
+/// tests, do not take the place of those of a whole run.
+fn folder(tree: &Path, whole: bool) -> PathBuf {
+    let cases = tree.join("target/cases");
+    if whole { cases } else { cases.join("part") }
+}
+
+/// Writes `NAME.tsv` of every table into `target/cases`, or of a part of the suites into
+/// `target/cases/part`, and says how it stands.
 ///
 /// Gives the number of tests of cases that did not pass; of a part of the suites
 /// that number says nothing.
 pub(super) fn write(tree: &Path, verdicts: &Verdicts, whole: bool) -> Result<usize> {
-    let out = tree.join("target/cases");
+    let out = folder(tree, whole);
     fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let mut wanting = 0;
     for table in TABLES {
@@ -255,17 +264,42 @@ mod tests {
         );
     }
 
+    /// A folder that stands in for the tree.
+    fn tree_with_tables() -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        for table in TABLES {
+            let path = tree.path().join(table.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "heading\n").unwrap();
+        }
+        tree
+    }
+
+    #[test]
+    fn a_part_of_the_suites_leaves_the_results_of_a_whole_run_alone() {
+        let tree = tree_with_tables();
+        let read = |name: &str| fs::read_to_string(tree.path().join("target/cases").join(name));
+        write(tree.path(), &verdicts(), false).unwrap();
+        assert!(read("proxy.tsv").is_err(), "nothing was run as a whole");
+        assert!(read("part/proxy.tsv").unwrap().starts_with("case\t"));
+        let wanting = write(tree.path(), &verdicts(), true).unwrap();
+        assert!(wanting > 0, "no case has a line");
+        fs::write(tree.path().join("target/cases/cni.tsv"), "whole").unwrap();
+        write(tree.path(), &verdicts(), false).unwrap();
+        assert_eq!(read("cni.tsv").unwrap(), "whole");
+    }
+
     #[test]
     fn executors_have_a_row_each() {
         let text = "cases\ttest\texecutors\n1 79\ttests/tests/netns_cni/gc::case_8_c\tunit vm\n\
-                    8\texcluded: no such kernel\n";
+                    8\texcluded: no such kernel\n1\tno packets: no such port\n";
         let table = Table::named("proxy");
         let filled = fill(&table, &table.parse(text).unwrap(), &verdicts());
         let test = "tests/tests/netns_cni/gc::case_8_c";
         let want = format!(
             "case\ttest\texecutor\tresult\n1\t{test}\tunit\tpassed\n1\t{test}\tvm\tpassed\n\
              79\t{test}\tunit\tpassed\n79\t{test}\tvm\tpassed\n\
-             8\tno such kernel\t\texcluded\n"
+             8\tno such kernel\t\texcluded\n1\tno such port\t\tno packets\n"
         );
         assert_eq!(filled.text, want);
         assert_eq!((filled.passed, filled.excluded), (4, 1));
