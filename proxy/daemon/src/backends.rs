@@ -35,7 +35,7 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
         ServiceProxy::Ebpf => {
             let options = ebpf_options(&config);
             let open = || open_ebpf(options.clone());
-            let Some(mut backend) = open_until(open, "ebpf", &stop).await? else {
+            let Some(mut backend) = open_until(open, "ebpf", &sync).await? else {
                 return Ok(());
             };
             let logs = backend.take_logs();
@@ -53,7 +53,7 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
             let be_liberal = is_or_becomes_liberal(knobs.be_liberal(), applied, &conntrack);
             let iptables = iptables_config(&config.run_dir, &config.services, be_liberal);
             let open = || Iptables::for_writing(iptables.clone());
-            let Some(backend) = open_until(open, "iptables", &stop).await? else {
+            let Some(backend) = open_until(open, "iptables", &sync).await? else {
                 return Ok(());
             };
             info!(flavour = %backend.flavour(), "Using iptables");
@@ -72,11 +72,11 @@ pub(crate) async fn run(config: Config, sync: SyncLoop) -> Result<(), CannotOpen
 async fn open_until<B, F: Future<Output = Result<B, BackendError>>>(
     open: impl Fn() -> F,
     backend: &'static str,
-    stop: &CancellationToken,
+    sync: &SyncLoop,
 ) -> Result<Option<B>, CannotOpen> {
     let mut backoff = Timing::DEFAULT.backoff();
     loop {
-        let Some(opened) = stop.run_until_cancelled(open()).await else {
+        let Some(opened) = sync.stop.run_until_cancelled(open()).await else {
             return Ok(None);
         };
         let error = match opened {
@@ -88,11 +88,8 @@ async fn open_until<B, F: Future<Output = Result<B, BackendError>>>(
         };
         warn!(backend, error = %Chain(&error), "Cannot open the backend, trying again");
         let pause = backoff.next().unwrap_or(Timing::DEFAULT.retry_max);
-        if stop
-            .run_until_cancelled(tokio::time::sleep(pause))
-            .await
-            .is_none()
-        {
+        let closed = sync.closed(backend, &error, pause);
+        if sync.stop.run_until_cancelled(closed).await.is_none() {
             return Ok(None);
         }
     }

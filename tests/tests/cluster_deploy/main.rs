@@ -56,6 +56,7 @@ fn bare(cluster: &Cluster, _: &Site) -> Result<()> {
 fn apply(cluster: &Cluster, site: &Site) -> Result<()> {
     for node in cluster.nodes() {
         rights::stop_forwarding(node)?;
+        rights::give_away_confs(node)?;
     }
     cluster.kubectl(&["apply", "-k", &site.deploy])?;
     wait_daemons(cluster)?;

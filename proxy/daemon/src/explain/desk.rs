@@ -38,6 +38,11 @@ pub(crate) struct AddressQuestion {
 }
 
 impl AddressQuestion {
+    /// Nobody can look at the kernel.
+    pub(crate) fn refuse(self, why: &BackendError) {
+        self.answer.send(Err(Chain(why).to_string())).ok();
+    }
+
     /// Whoever has asked may have gone.
     pub(crate) fn answer(self, result: Result<Report, BackendError>) {
         let result = result.map_err(|error| Chain(&error).to_string());
@@ -133,9 +138,14 @@ impl Desk {
 
     /// A round did not.
     pub(crate) fn failed<B: Backend>(&self, backend: &B, error: &BackendError) {
+        self.cannot_begin(backend.name(), error);
+        lock(&self.said).variant = backend.variant();
+    }
+
+    /// There can be none yet.
+    pub(crate) fn cannot_begin(&self, backend: &'static str, error: &BackendError) {
         let mut said = lock(&self.said);
-        said.backend = Some(backend.name());
-        said.variant = backend.variant();
+        said.backend = Some(backend);
         said.failures += 1;
         said.error = Some(Chain(error).to_string());
     }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::Event;
-use seaway_proxy_core::backend::Backend as _;
+use seaway_proxy_core::backend::{Backend as _, BackendError, Retry};
 use seaway_proxy_core::explain::kernel::Deviation;
 
 use super::answer::Report;
+use crate::config::DetectLocal;
 use crate::service_proxy::tests::{Bench, PATIENCE, service, slice};
 
 async fn asked(bench: &Bench, target: &str) -> Result<Report, String> {
@@ -71,6 +74,35 @@ async fn what_an_answer_finds_altered_is_repaired_after_it_and_counted() {
     assert!(asked(&bench, "10.96.0.1:80").await.unwrap().agree);
     assert_eq!(bench.bell.drift_repaired(), 1);
     bench.end().await;
+}
+
+/// Nothing comes of waiting, so whoever asks is told, and so is whoever looks after the node.
+#[tokio::test]
+async fn a_backend_that_cannot_be_opened_is_ill_as_soon_as_there_is_something_to_write() {
+    let detect = DetectLocal::ClusterCidrs(Vec::new());
+    let (sync, bench) = Bench::parts(0, PATIENCE, PATIENCE, detect);
+    let why = BackendError::new("find the iptables flavour", Retry::Backoff);
+    let late = || tokio::time::Instant::now() + Duration::from_mins(1);
+    sync.closed("iptables", &why, Duration::from_millis(10))
+        .await;
+    assert!(bench.health.livez(late()).0, "nothing waits");
+    let (mut services, mut slices) = (bench.feed.intake(), bench.feed.intake());
+    let closed = sync.closed("iptables", &why, PATIENCE);
+    let seen = async {
+        services(Event::<Service>::InitDone);
+        slices(Event::<EndpointSlice>::InitDone);
+        while bench.health.livez(late()).0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        asked(&bench, "10.96.0.1:80").await
+    };
+    let told = tokio::select! {
+        () = closed => panic!("it is ill and answers before"),
+        told = seen => told,
+    };
+    assert_eq!(told.unwrap_err(), "find the iptables flavour");
+    let said = bench.bell.said();
+    assert_eq!((said.failures, said.backend), (2, Some("iptables")));
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! When to make the kernel match: the timer around [`sync_once`](seaway_proxy_core::sync_once).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use seaway_proxy_core::backend::Backend;
+use seaway_proxy_core::backend::{Backend, BackendError};
+use seaway_proxy_core::desired::Family;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -160,6 +162,28 @@ impl SyncLoop {
         let differs = report.as_ref().is_ok_and(|report| !report.agree);
         question.answer(report);
         differs
+    }
+
+    /// The backend cannot be opened, and is tried again after `pause`. Meanwhile there may be
+    /// something to write, and people ask.
+    pub(crate) async fn closed(&self, backend: &'static str, why: &BackendError, pause: Duration) {
+        self.desk.cannot_begin(backend, why);
+        let until = Instant::now() + pause;
+        let mut progress = self.feed.progress();
+        let mut known = progress.borrow().in_sync();
+        loop {
+            if known {
+                // Whatever the families are.
+                self.queue(std::iter::once(Family::V4));
+            }
+            tokio::select! {
+                () = sleep_until(until) => return,
+                Ok(_) = progress.wait_for(|p| p.in_sync()), if !known => known = true,
+                question = self.desk.asked() => if let Question::Address(asked) = question {
+                    asked.refuse(why);
+                },
+            }
+        }
     }
 
     /// Until everything is there that the first round should know.

@@ -94,12 +94,12 @@ pub(crate) struct Bench {
     pub(crate) glass: Glass,
     pub(crate) feed: Arc<Feed>,
     pub(crate) bell: Bell,
-    health: Arc<Health>,
+    pub(crate) health: Arc<Health>,
     synced: watch::Receiver<bool>,
     /// What load balancers may be told.
     told: watch::Receiver<Wanted>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Bench {
@@ -117,6 +117,21 @@ impl Bench {
         node_patience: Duration,
         detect: DetectLocal,
     ) -> Self {
+        let (sync, bench) = Self::parts(fault_percent, read_back, node_patience, detect);
+        let task = tokio::spawn(sync.run(bench.glass.clone()));
+        Self {
+            task: Some(task),
+            ..bench
+        }
+    }
+
+    /// A loop that has not begun, and what looks at it.
+    pub(crate) fn parts(
+        fault_percent: u64,
+        read_back: Duration,
+        node_patience: Duration,
+        detect: DetectLocal,
+    ) -> (SyncLoop, Self) {
         let both: &'static [Family] = &Family::ALL;
         let glass = Glass {
             fake: Arc::new(tokio::sync::Mutex::new(Fake::new(7, fault_percent))),
@@ -159,8 +174,7 @@ impl Bench {
             desk,
             stop: stop.clone(),
         };
-        let task = tokio::spawn(sync.run(glass.clone()));
-        Self {
+        let bench = Self {
             glass,
             feed,
             bell,
@@ -168,8 +182,9 @@ impl Bench {
             synced,
             told,
             stop,
-            task,
-        }
+            task: None,
+        };
+        (sync, bench)
     }
 
     /// What watches of both kinds hand their events to.
@@ -213,7 +228,8 @@ impl Bench {
 
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        timeout(PATIENCE, self.task).await.unwrap().unwrap();
+        let task = self.task.expect("it has begun");
+        timeout(PATIENCE, task).await.unwrap().unwrap();
     }
 }
 
