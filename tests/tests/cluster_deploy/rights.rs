@@ -73,7 +73,11 @@ pub(crate) fn forwards(node: &Node) -> Result<bool> {
 /// As installers leave the folder of confs: root, who has no more than the daemon's capabilities,
 /// obeys its mode.
 pub(crate) fn give_away_confs(node: &Node) -> Result<()> {
-    sh(node, "chown 1000:0 /etc/cni/net.d && chmod 0755 /etc/cni/net.d").map(drop)
+    sh(
+        node,
+        "chown 1000:0 /etc/cni/net.d && chmod 0755 /etc/cni/net.d",
+    )
+    .map(drop)
 }
 
 fn sh(node: &Node, script: &str) -> Result<String> {

@@ -30,7 +30,9 @@ impl World {
     /// After these.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut world = Self::default();
-        events.iter().for_each(|event| world.happen(event));
+        for event in events {
+            world.happen(event);
+        }
         world
     }
 

@@ -116,11 +116,9 @@ impl Names {
             let Some(protocol) = known.find(|one| one.to_string() == protocol) else {
                 continue;
             };
-            if let Ok(port) = to.parse() {
-                names.node_ports.insert((protocol, port));
-            } else if let Ok(to) = to.parse() {
-                names.addresses.insert((protocol, to));
-            }
+            let (port, address) = (to.parse(), to.parse());
+            names.node_ports.extend(port.map(|port| (protocol, port)));
+            names.addresses.extend(address.map(|to| (protocol, to)));
         }
         names
     }
