@@ -80,7 +80,10 @@ async fn open_until<B, F: Future<Output = Result<B, BackendError>>>(
             return Ok(None);
         };
         let error = match opened {
-            Ok(opened) => return Ok(Some(opened)),
+            Ok(opened) => {
+                sync.desk.can_begin();
+                return Ok(Some(opened));
+            }
             Err(source) if source.retry() == Retry::Never => {
                 return Err(CannotOpen { backend, source });
             }

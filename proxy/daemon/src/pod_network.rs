@@ -267,14 +267,17 @@ impl PodNetworkLoop {
     }
 
     /// What it means for the node's health and for the next round, which comes soon if anything
-    /// has failed. One peer's route makes no node ill: it has its line in the log, and counts.
+    /// has failed. That somebody else has a peer's route makes no node ill: it has its line in the
+    /// log, and counts. What else the kernel refuses may concern all peers.
     fn judge(&self, memory: &mut Memory, held: (Desired, Option<Uplink>), outcome: &Outcome) {
         if outcome.good {
             self.health.updated(POD_NETWORK);
             memory.held = Some(held);
             return;
         }
-        if outcome.failure.is_none() {
+        let mut failed = outcome.changes.iter().flat_map(|changes| &changes.failed);
+        let foreign = failed.all(|error| matches!(error, PodNetworkError::ForeignRoute { .. }));
+        if outcome.failure.is_none() && foreign {
             self.health.partly_updated(POD_NETWORK);
         }
         self.failed(memory);

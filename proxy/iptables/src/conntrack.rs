@@ -104,7 +104,8 @@ impl Conntrack {
 
     /// Nothing is left to whoever comes next.
     pub(crate) fn forget(&self) -> io::Result<()> {
-        self.memories.iter().try_for_each(Memory::forget)
+        let forgotten = self.memories.each_ref().map(Memory::forget);
+        forgotten.into_iter().collect()
     }
 
     /// Removes what `desired` makes stale in the families that are `written`, which are some of

@@ -97,6 +97,6 @@ fn half_a_request_does_not_keep_it_from_a_good_end() {
     let code = daemon.terminate().code();
     let (took, log) = (told.elapsed(), fs::read_to_string(log).unwrap());
     assert_eq!(code, Some(0), "{log}");
-    assert!(took < Duration::from_secs(3), "{took:?}\n{log}");
+    assert!(took < Duration::from_secs(10), "{took:?}\n{log}");
     drop(half);
 }

@@ -29,6 +29,18 @@ pub(crate) enum Question {
     Kernel(oneshot::Sender<Look>),
 }
 
+impl Question {
+    /// Nobody can look at the kernel.
+    pub(crate) fn refuse(self, why: &BackendError) {
+        let why = Chain(why).to_string();
+        // Whoever has asked may have gone.
+        match self {
+            Self::Address(asked) => drop(asked.answer.send(Err(why))),
+            Self::Kernel(asked) => drop(asked.send(Look::unknown(why))),
+        }
+    }
+}
+
 /// What an address is.
 #[derive(Debug)]
 pub(crate) struct AddressQuestion {
@@ -38,11 +50,6 @@ pub(crate) struct AddressQuestion {
 }
 
 impl AddressQuestion {
-    /// Nobody can look at the kernel.
-    pub(crate) fn refuse(self, why: &BackendError) {
-        self.answer.send(Err(Chain(why).to_string())).ok();
-    }
-
     /// Whoever has asked may have gone.
     pub(crate) fn answer(self, result: Result<Report, BackendError>) {
         let result = result.map_err(|error| Chain(&error).to_string());
@@ -140,6 +147,13 @@ impl Desk {
     pub(crate) fn failed<B: Backend>(&self, backend: &B, error: &BackendError) {
         self.cannot_begin(backend.name(), error);
         lock(&self.said).variant = backend.variant();
+    }
+
+    /// Now there can be rounds.
+    pub(crate) fn can_begin(&self) {
+        let mut said = lock(&self.said);
+        said.failures = 0;
+        said.error = None;
     }
 
     /// There can be none yet.

@@ -137,16 +137,13 @@ impl Server {
 
     /// What is known is told in any case; the kernel is looked at where it could agree.
     async fn proxy(&self) -> ProxyStatus {
-        let unsettled = self.known().unsettled();
-        let kernel = match unsettled {
+        // What comes meanwhile waits for the look, which is no reason not to be in sync.
+        let known = self.known();
+        let kernel = match known.unsettled() {
             Some(why) => Look::unknown(why),
             None => self.bell.look(LOOK_PATIENCE).await,
         };
-        // What has come meanwhile counts as well.
-        ProxyStatus {
-            kernel,
-            ..self.known()
-        }
+        ProxyStatus { kernel, ..known }
     }
 
     fn known(&self) -> ProxyStatus {

@@ -179,9 +179,7 @@ impl SyncLoop {
             tokio::select! {
                 () = sleep_until(until) => return,
                 Ok(_) = progress.wait_for(|p| p.in_sync()), if !known => known = true,
-                question = self.desk.asked() => if let Question::Address(asked) = question {
-                    asked.refuse(why);
-                },
+                question = self.desk.asked() => question.refuse(why),
             }
         }
     }

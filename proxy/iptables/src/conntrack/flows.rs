@@ -50,7 +50,11 @@ impl Flows {
         Self {
             addresses: addresses.map(|to| (*to, nobody())).collect(),
             node_ports: node_ports.map(|to| (*to, nobody())).collect(),
-            node_port_addresses: NodePortAddresses::default(),
+            // Wherever they may have been served.
+            node_port_addresses: NodePortAddresses {
+                networks: None,
+                localhost: true,
+            },
         }
     }
 

@@ -85,17 +85,26 @@ impl Memory {
         if let Some(dir) = self.file.parent() {
             fs::create_dir_all(dir)?;
         }
-        let new = self.file.with_extension("new");
-        fs::write(&new, names.to_text())?;
-        fs::rename(&new, &self.file)
+        let half = self.half();
+        fs::write(&half, names.to_text())?;
+        fs::rename(&half, &self.file)
+    }
+
+    /// Not swept by whoever starts, as other half-written files are: another task does that, at
+    /// the same time. The next write takes it.
+    fn half(&self) -> PathBuf {
+        self.file.with_extension("half")
     }
 
     /// Leaves no file.
     pub(super) fn forget(&self) -> io::Result<()> {
-        match fs::remove_file(&self.file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for file in [self.half(), self.file.clone()] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
 use crate::lacking::{self, Module};
-use crate::rendered::Rendered;
+use crate::rendered::{Rendered, Tables};
 
 /// How long after a refusal it is asked once more, before anything is given up for it.
 const DOUBT: Duration = Duration::from_millis(200);
@@ -27,21 +27,33 @@ impl Iptables {
         if let Some(configured) = self.config.ipv6 {
             return Ok(configured);
         }
-        let program = self.flavour.commands(&self.config).save(Family::V6);
-        let read = match command::is_installed(program, self.config.timeout).await {
-            Ok(()) => self.read_family(self.flavour, Family::V6, false).await,
-            Err(error) => Err(error),
-        };
+        let mut read = self.read_ipv6().await;
+        if read.as_ref().is_err_and(|error| !self.is_not_here(error)) {
+            // What passes is not to cost IPv6 until the next start.
+            sleep(DOUBT).await;
+            read = self.read_ipv6().await;
+        }
         match read {
             // What an earlier run has written need not be tried out.
             Ok(tables) if writes && tables.nat.chains.is_empty() => Ok(!self.lacks_ipv6().await),
             Ok(_) => Ok(true),
-            Err(error) if is_not_here(&error) => {
+            Err(error) if self.is_not_here(&error) => {
                 info!(%error, "No ip6tables here, so IPv6 is not served");
+                Ok(false)
+            }
+            // Nor is what lasts to cost IPv4.
+            Err(error) if writes => {
+                warn!(%error, "Cannot tell whether ip6tables works, so IPv6 is not served until a start finds out");
                 Ok(false)
             }
             Err(error) => Err(failure("find out whether ip6tables works", error)),
         }
+    }
+
+    async fn read_ipv6(&self) -> Result<Tables, CommandError> {
+        let program = self.flavour.commands(&self.config).save(Family::V6);
+        command::is_installed(program, self.config.timeout).await?;
+        self.read_family(self.flavour, Family::V6, false).await
     }
 
     /// A kernel without NAT for IPv6 says to readers that there is no rule. Each write would
@@ -200,14 +212,18 @@ impl Iptables {
     }
 }
 
-/// Whether a program cannot be run here, or has said that it does not work here. All else, such
-/// as that it took too long, or was killed, may pass.
-pub(super) fn is_not_here(error: &CommandError) -> bool {
-    match error {
-        CommandError::Start { source, .. } => {
-            error.is_missing() || source.kind() == ErrorKind::PermissionDenied
+impl Iptables {
+    /// Whether a program cannot be run here, or has said that it does not work here. All else,
+    /// such as that it took too long, or was killed, may pass.
+    pub(super) fn is_not_here(&self, error: &CommandError) -> bool {
+        match error {
+            CommandError::Start { source, .. } => {
+                error.is_missing() || source.kind() == ErrorKind::PermissionDenied
+            }
+            CommandError::Failed { status, .. } => {
+                status.code().is_some() && !self.waited_in_vain(error)
+            }
+            _ => false,
         }
-        CommandError::Failed { status, .. } => status.code().is_some(),
-        _ => false,
     }
 }

@@ -4,7 +4,6 @@ use seaway_proxy_core::backend::{Backend as _, BackendError, Retry};
 use seaway_proxy_core::desired::DesiredState;
 use tracing::{debug, info, warn};
 
-use super::probing::is_not_here;
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
@@ -27,7 +26,7 @@ impl Iptables {
         };
         match read {
             Ok(have) => self.clear(flavour, &have, guarded).await,
-            Err(error) if is_not_here(&error) => {
+            Err(error) if self.is_not_here(&error) => {
                 debug!(%flavour, %error, "No leftovers, this flavour does not work here");
                 Ok(false)
             }
@@ -43,6 +42,11 @@ impl Iptables {
         }
         match self.clear_other(false).await {
             Ok(_any) => self.check_other = false,
+            // Each round would take as long again.
+            Err(error @ CommandError::Timeout { .. }) if self.told_other => {
+                warn!(%error, "Cannot look for leftover rules of the other flavour before the next start");
+                self.check_other = false;
+            }
             Err(error) => {
                 if std::mem::replace(&mut self.told_other, true) {
                     debug!(%error, "Still cannot remove leftover rules of the other flavour");

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{check, told};
 use crate::node::{API, Daemon, Node};
+use crate::ours;
 
 /// A node with a Service whose clients come back, which takes a set; the daemon is in sync.
 fn sticky(node: &Node) -> (FakeApi, Daemon) {
@@ -37,16 +38,6 @@ fn as_json(node: &Node) -> (i32, Value) {
     (code, value)
 }
 
-/// How the sets were made, but for the number that each kernel chooses for itself.
-fn sets(node: &Node) -> Vec<String> {
-    let listed = node
-        .netns
-        .must_run(&["ipset", "list", "-terse", "-output", "save"]);
-    let made = listed.lines().filter(|line| line.starts_with("create "));
-    made.map(|line| line.split(" initval ").next().unwrap().to_owned())
-        .collect()
-}
-
 #[test]
 fn status_says_that_the_kernel_differs_until_it_is_repaired() {
     if !require_root() {
@@ -55,7 +46,7 @@ fn status_says_that_the_kernel_differs_until_it_is_repaired() {
     let node = Node::new();
     let (_api, daemon) = sticky(&node);
     check(&once(&node, "text").1, &["  kernel: as it should be\n"]);
-    let made = sets(&node);
+    let made = ours::sets(&node.netns);
     assert_eq!(made.len(), 1, "{made:?}");
     let name = made[0].split(' ').nth(1).unwrap();
     // The kernel tells nobody of that.
@@ -87,7 +78,7 @@ fn status_says_that_the_kernel_differs_until_it_is_repaired() {
             assert_eq!(kernel["differing"], 2, "{value}");
             assert_eq!(kernel["first"][0]["want"], json!(wanted), "{value}");
         }
-        daemon.wait("the repair", || sets(&node) == made);
+        daemon.wait("the repair", || ours::sets(&node.netns) == made);
         daemon.wait("agreement", || once(&node, "text").0 == 0);
     }
     let (code, value) = as_json(&node);

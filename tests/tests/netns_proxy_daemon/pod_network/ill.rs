@@ -17,10 +17,10 @@ const FLAGS: [&str; 6] = [
     "--pod-routes",
     "direct",
     "--iptables-sync-period",
-    "1s",
+    "2s",
 ];
 /// Past that.
-const LATE: Duration = Duration::from_secs(3);
+const LATE: Duration = Duration::from_secs(6);
 const TO_B: &str = "10.244.1.0/24";
 
 /// A daemon that serves.

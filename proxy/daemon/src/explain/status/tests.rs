@@ -54,10 +54,11 @@ fn check(status: &Status, parts: &[&str]) {
     }
 }
 
+type Spoil = fn(&mut ProxyStatus);
+
 #[test]
 fn all_is_in_sync_only_if_the_kernel_agrees_and_nothing_is_left_to_do() {
     assert!(of(good()).in_sync);
-    type Spoil = fn(&mut ProxyStatus);
     let bad: [(Spoil, bool); 6] = [
         (|s| s.received = false, true),
         (|s| s.last_sync = None, true),
