@@ -99,3 +99,18 @@ fn connections_of_tcp_are_left_alone() {
     let sctp = flows(Protocol::Sctp, &[]);
     assert!(!is_stale(VIP, POD, &sctp, &Flows::default()), "not of UDP");
 }
+
+/// It is not known where NodePorts were served.
+#[test]
+fn of_an_earlier_run_nodeports_count_at_all_addresses_of_the_node() {
+    let names = flows(Protocol::Udp, &[POD]).names();
+    let (none, before) = (Flows::default(), Flows::named(&names));
+    for (to, want) in [
+        (VIP, true),
+        ("192.168.60.1:30053", true),
+        ("127.0.0.1:30053", true),
+        ("192.168.60.2:30053", false),
+    ] {
+        assert_eq!(is_stale(to, POD, &none, &before), want, "{to}");
+    }
+}
