@@ -1,10 +1,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use seaway_proxy_core::desired::{
-    FamilyState, Frontend, FrontendKind, Protocol, ServicePort, ServicePortName,
-};
+use seaway_proxy_core::desired::Protocol;
 
+use super::memory::Names;
 use super::*;
 
 /// Flows of as many clients, told apart by their keys.
@@ -63,24 +62,10 @@ fn a_kernel_that_does_not_answer_is_not_asked_for_each_flow() {
 
 /// A Service of UDP, and nothing else.
 fn dns(addr: [u8; 4]) -> Flows {
-    let frontend = Frontend {
-        addr: addr.into(),
-        port: 53,
-        protocol: Protocol::Udp,
-        kind: FrontendKind::ClusterIp,
-    };
-    let port = ServicePort {
-        frontends: vec![frontend],
-        ..ServicePort::default()
-    };
-    let name = ServicePortName {
-        namespace: "default".to_owned(),
-        name: "dns".to_owned(),
-        port: String::new(),
-    };
-    let mut half = FamilyState::default();
-    half.services.insert(name, port);
-    Flows::of(&half)
+    Flows::named(&Names {
+        addresses: BTreeSet::from([(Protocol::Udp, (addr, 53).into())]),
+        ..Names::default()
+    })
 }
 
 #[test]
