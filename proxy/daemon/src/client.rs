@@ -20,7 +20,7 @@ mod token;
 
 use crate::metrics::ApiRequests;
 use certificate::Renewed;
-use measured::{Tries, Whole};
+use measured::{By, Tries, Whole};
 use patience::Patience;
 use token::TokenFile;
 
@@ -73,8 +73,8 @@ pub(crate) fn measured_client(mut config: Config) -> Result<MeasuredClient, kube
         // The connection is then one to the proxy, which kube knows how to talk to.
         config.default_retry = false;
         let client = ClientBuilder::try_from(config)?
-            .with_layer(&Tries(server.clone()))
-            .with_layer(&Whole(server))
+            .with_layer(&By(Tries(server.clone())))
+            .with_layer(&By(Whole(server)))
             .build();
         return Ok(MeasuredClient { client, requests });
     }
@@ -84,13 +84,13 @@ pub(crate) fn measured_client(mut config: Config) -> Result<MeasuredClient, kube
     let http = Renewed::new(&config, http_client)?;
     let retry = || RetryLayer::new(Patience::new());
     let service = ServiceBuilder::new()
-        .layer(Whole(server.clone()))
+        .layer(By(Whole(server.clone())))
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(retry))
         .option_layer(config.auth_layer()?)
         .option_layer(token.map(sign))
         .layer(config.extra_headers_layer()?)
-        .layer(Tries(server))
+        .layer(By(Tries(server)))
         .map_err(BoxError::from)
         .service(http);
     let client = Client::new(service, config.default_namespace);

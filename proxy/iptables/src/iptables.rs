@@ -13,6 +13,7 @@ use crate::conntrack::Conntrack;
 use crate::flavour::{self, Flavour};
 use crate::inspect;
 use crate::lacking::Lacking;
+use crate::localhost::Localhost;
 use crate::render;
 use crate::rendered::{LOCALHOST, Rendered};
 use crate::unsupported;
@@ -46,6 +47,7 @@ pub struct Iptables {
     /// Whether our rules are not all written, so that those may still be needed.
     behind: bool,
     conntrack: Conntrack,
+    localhost: Localhost,
     watch: Watch,
     lacking: Lacking,
     trust: Trust,
@@ -80,6 +82,7 @@ impl Iptables {
         };
         let mut new = Self {
             conntrack: Conntrack::new(&config.run_dir),
+            localhost: Localhost::new(&config.run_dir),
             config,
             flavour,
             families: &Family::ALL,

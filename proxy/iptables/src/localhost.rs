@@ -7,7 +7,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::{debug, info, warn};
 
@@ -21,14 +20,13 @@ const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 /// The file in the run directory.
 const MEMORY: &str = "route-localnet-is-ours";
 
-/// Whether it has been told that the sysctl cannot be set, which is tried in each round.
-static TOLD: AtomicBool = AtomicBool::new(false);
-
 /// The sysctl, and the memory of who set it.
 #[derive(Debug)]
 pub(crate) struct Localhost {
     sysctl: PathBuf,
     memory: PathBuf,
+    /// Whether it has been told that the sysctl cannot be set, which is tried in each round.
+    told: bool,
     /// Writes the sysctl.
     write: fn(&Path, &str) -> io::Result<()>,
 }
@@ -42,16 +40,17 @@ impl Localhost {
         Self {
             sysctl: ROUTE_LOCALNET.into(),
             memory: run_dir.join(MEMORY),
+            told: false,
             write,
         }
     }
 
     /// Lets connections to 127.0.0.1 be translated to endpoints elsewhere. A failure
     /// costs just these connections, so it is told and not returned.
-    pub(crate) fn open(&self) {
+    pub(crate) fn open(&mut self) {
         let sysctl = self.sysctl.display();
         let opened = self.try_open();
-        let told = TOLD.swap(opened.is_err(), Ordering::Relaxed);
+        let told = std::mem::replace(&mut self.told, opened.is_err());
         match opened {
             Ok(false) => {}
             Ok(true) => info!(%sysctl, "Set to 1 for NodePorts on 127.0.0.1"),

@@ -24,7 +24,7 @@ conntrack:
 ";
 
 /// A setting as the kernel has it in the node's namespace.
-fn conntrack(node: &Node, name: &str) -> String {
+pub(crate) fn conntrack(node: &Node, name: &str) -> String {
     let path = format!("/proc/sys/net/netfilter/nf_conntrack_{name}");
     node.netns.must_run(&["cat", &path]).trim().to_owned()
 }

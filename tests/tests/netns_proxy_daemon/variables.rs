@@ -8,6 +8,7 @@ use seaway_testbed::require_root;
 
 use crate::fill;
 use crate::node::{API, Node};
+use crate::tuning::conntrack;
 
 const FILE: &str = "
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -55,8 +56,7 @@ fn variables_go_before_the_file_and_flags_before_both() {
         ("udp_timeout", "23"),
         ("udp_timeout_stream", "29"),
     ] {
-        let path = format!("/proc/sys/net/netfilter/nf_conntrack_{name}");
-        assert_eq!(node.netns.must_run(&["cat", &path]).trim(), value, "{name}");
+        assert_eq!(conntrack(&node, name), value, "{name}");
     }
     assert!(node.has_rule("--mark 0x1000/0x1000"), "{:?}", node.rules());
     assert_eq!(daemon.terminate().code(), Some(0));

@@ -29,20 +29,15 @@ pub(super) struct Measured<M, S> {
     inner: S,
 }
 
-impl<S> Layer<S> for Tries {
-    type Service = Measured<Self, S>;
+/// What is measured `by` one of them.
+#[derive(Clone)]
+pub(super) struct By<M>(pub(super) M);
+
+impl<M: Clone, S> Layer<S> for By<M> {
+    type Service = Measured<M, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let by = self.clone();
-        Measured { by, inner }
-    }
-}
-
-impl<S> Layer<S> for Whole {
-    type Service = Measured<Self, S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        let by = self.clone();
+        let by = self.0.clone();
         Measured { by, inner }
     }
 }

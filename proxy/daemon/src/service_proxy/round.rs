@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seaway_proxy_core::backend::{Backend, BackendError, Retry};
 use seaway_proxy_core::desired::Family;
-use seaway_proxy_core::{SyncError, fingerprint, sync_once};
+use seaway_proxy_core::{SyncError, SyncReport, fingerprint, sync_once};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
@@ -45,47 +45,75 @@ impl SyncLoop {
         self.ended(full, elapsed, backend.families(), result.as_ref().err());
         let report = result.map_err(|failed| {
             self.feed.not_programmed(triggers.take());
-            self.metrics.settled(&failed.settled);
-            if let Some(family) = failed.error.family() {
-                self.tell_load_balancers(|known| wanted.clone().without_news_of(family, known));
-            }
             // What is known of the kernel has been taken above, so the next round reads it back.
-            let failures = rounds.failures;
-            log_failure(backend.name(), &failed.error, failures, &mut rounds.outage);
-            self.desk.failed(backend, &failed.error);
-            failed.error.retry()
+            self.failed(
+                backend,
+                rounds.failures,
+                &mut rounds.outage,
+                &failed,
+                &wanted,
+            )
         })?;
         self.metrics.service_changes.applied(services);
         self.metrics.endpoint_changes.applied(endpoints);
         for (family, trigger) in triggers.take().unwrap_or_default() {
             self.metrics.programmed(family, trigger);
         }
-        self.metrics.rules(&report.counts);
-        self.metrics.settled(&report.settled);
-        self.metrics.synced(desired, backend.families());
         self.tell_load_balancers(|_| wanted);
         let drift = match believed {
             Some(_) => report.found != believed,
             // After a failure, which may be what somebody else's change has led to.
             None => full && rounds.is_disturbed() && report.changed,
         };
-        let repaired = drift && report.changed;
         let looked = full && rounds.is_disturbed();
-        self.metrics.drift.looked(looked, repaired);
         let round = GoodRound {
             desired,
             skipped: rounds.skipped,
-            repaired,
+            repaired: drift && report.changed,
         };
-        self.desk.succeeded(backend, &round);
-        let watched = backend.is_watched();
-        let (backend, services) = (backend.name(), desired.service_ports());
-        rounds.have = Some(report.rendered);
-        rounds.took(full.then_some(drift), elapsed, watched);
+        self.metrics.drift.looked(looked, round.repaired);
         let again = rounds.outage.over();
+        self.succeeded(backend, &round, &report, again, elapsed);
+        rounds.have = Some(report.rendered);
+        rounds.took(full.then_some(drift), elapsed, backend.is_watched());
+        Ok(())
+    }
+
+    /// Tells of a failure what is to be told, and when to try again.
+    fn failed<B: Backend>(
+        &self,
+        backend: &B,
+        failures: u32,
+        outage: &mut Outage,
+        failed: &SyncError,
+        wanted: &Wanted,
+    ) -> Retry {
+        self.metrics.settled(&failed.settled);
+        if let Some(family) = failed.error.family() {
+            self.tell_load_balancers(|known| wanted.clone().without_news_of(family, known));
+        }
+        log_failure(backend.name(), &failed.error, failures, outage);
+        self.desk.failed(backend, &failed.error);
+        failed.error.retry()
+    }
+
+    /// Tells of a good round; `again`: after some that were none.
+    fn succeeded<B: Backend>(
+        &self,
+        backend: &B,
+        round: &GoodRound<'_>,
+        report: &SyncReport<B::Rendered>,
+        again: bool,
+        elapsed: Duration,
+    ) {
+        self.metrics.rules(&report.counts);
+        self.metrics.settled(&report.settled);
+        self.metrics.synced(round.desired, backend.families());
+        self.desk.succeeded(backend, round);
+        let (backend, services) = (backend.name(), round.desired.service_ports());
         if !self.synced.send_replace(true) {
             info!(backend, services, ?elapsed, "Programmed all Services");
-        } else if repaired {
+        } else if round.repaired {
             let rules: usize = report.counts.iter().map(|count| count.written).sum();
             warn!(
                 backend,
@@ -96,16 +124,9 @@ impl SyncLoop {
         } else if again {
             info!(backend, services, ?elapsed, "Can program Services again");
         } else {
-            debug!(
-                backend,
-                services,
-                changed = report.changed,
-                full,
-                ?elapsed,
-                "Synced"
-            );
+            let (changed, full) = (report.changed, report.found.is_some());
+            debug!(backend, services, changed, full, ?elapsed, "Synced");
         }
-        Ok(())
     }
 
     /// These families have something to write.

@@ -7,7 +7,6 @@ use tracing::{debug, info, warn};
 use super::{Iptables, failure};
 use crate::command::{self, CommandError};
 use crate::flavour::Flavour;
-use crate::localhost::Localhost;
 use crate::rendered::{LOCALHOST, Rendered};
 
 #[cfg(test)]
@@ -60,9 +59,9 @@ impl Iptables {
 
     /// After the rules that keep strangers from the loopback addresses are there. Not with
     /// their writing: who has written them may have died before this.
-    pub(super) fn open_localhost(&self, desired: &DesiredState) {
+    pub(super) fn open_localhost(&mut self, desired: &DesiredState) {
         if desired.v4.node_ports.localhost && !self.behind {
-            Localhost::new(&self.config.run_dir).open();
+            self.localhost.open();
         }
     }
 
@@ -71,8 +70,7 @@ impl Iptables {
     /// # Errors
     /// Those have to stay.
     pub(super) fn close_localhost(&self) -> Result<bool, BackendError> {
-        let closed = Localhost::new(&self.config.run_dir).close();
-        closed.map_err(|error| {
+        self.localhost.close().map_err(|error| {
             BackendError::new("set back net.ipv4.conf.all.route_localnet", Retry::Backoff)
                 .because(error)
         })

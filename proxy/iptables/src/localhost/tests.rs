@@ -18,7 +18,7 @@ fn value(localhost: &Localhost) -> String {
 #[test]
 fn only_what_we_set_is_set_back() {
     let dir = tempfile::tempdir().unwrap();
-    let ours = localhost(dir.path(), "0\n");
+    let mut ours = localhost(dir.path(), "0\n");
     ours.close().unwrap();
     assert_eq!(value(&ours), "0\n");
     ours.open();
@@ -36,7 +36,7 @@ fn only_what_we_set_is_set_back() {
 #[test]
 fn what_cannot_be_remembered_is_not_set() {
     let dir = tempfile::tempdir().unwrap();
-    let ours = localhost(dir.path(), "0\n");
+    let mut ours = localhost(dir.path(), "0\n");
     fs::write(dir.path().join("run"), "no directory").unwrap();
     ours.open();
     assert_eq!(value(&ours), "0\n");
@@ -53,7 +53,7 @@ fn read_only(dir: &Path, value: &str) -> Localhost {
 #[test]
 fn what_cannot_be_set_leaves_nothing_to_set_back() {
     let dir = tempfile::tempdir().unwrap();
-    let ours = read_only(dir.path(), "0\n");
+    let mut ours = read_only(dir.path(), "0\n");
     for _ in 0..2 {
         ours.open();
         assert!(!ours.memory.exists());
@@ -69,7 +69,7 @@ fn what_cannot_be_set_leaves_nothing_to_set_back() {
 #[test]
 fn what_cannot_be_set_back_is_remembered_until_it_can() {
     let dir = tempfile::tempdir().unwrap();
-    let ours = localhost(dir.path(), "0\n");
+    let mut ours = localhost(dir.path(), "0\n");
     ours.open();
     let stuck = read_only(dir.path(), "1\n");
     for _ in 0..2 {

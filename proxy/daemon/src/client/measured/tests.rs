@@ -37,7 +37,7 @@ async fn a_request_lasts_until_its_answer_is_read_and_a_watch_until_it_has_begun
         let body = Body::from(b"{}".to_vec());
         ready(Ok::<_, BoxError>(Response::new(body)))
     };
-    let service = Whole(requests.to("a:1")).layer(service_fn(answer));
+    let service = By(Whole(requests.to("a:1"))).layer(service_fn(answer));
     for (uri, at_once) in [
         ("/api/v1/nodes", 0),
         ("/api/v1/nodes?&limit=500&labelSelector=watch%3Dtrue", 0),
@@ -57,7 +57,7 @@ async fn a_request_lasts_until_its_answer_is_read_and_a_watch_until_it_has_begun
 async fn a_request_that_fails_has_lasted_until_then() {
     let requests = ApiRequests::default();
     let refuse = |_: Request<Body>| ready(Err::<Response<Body>, BoxError>("refused".into()));
-    let service = Whole(requests.to("a:1")).layer(service_fn(refuse));
+    let service = By(Whole(requests.to("a:1"))).layer(service_fn(refuse));
     let request = Request::new(Body::empty());
     assert!(service.oneshot(request).await.is_err());
     assert_eq!(ended(&requests), 1);
